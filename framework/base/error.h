@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "lamina/base/export.h"
 
@@ -15,6 +17,14 @@ namespace lamina {
 class LAMINA_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+/// A Graph cannot be compiled before the values of these inputs are known, because shapes, axes or weights depend on
+/// them: give them as `CompileOptions::constants`.
+class LAMINA_API UnboundInputs : public Error {
+ public:
+  UnboundInputs(const std::string& what, std::vector<std::string> inputs) : Error(what), names(std::move(inputs)) {}
+  std::vector<std::string> names;
 };
 
 namespace detail {
@@ -56,6 +66,18 @@ std::string concat(const Parts&... parts) {
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   throw_error(concat(parts...));
+}
+
+/// What `f` returns; an Error that it throws is rethrown with the name, of a node, a step or a file, in front.
+template <class F>
+auto at_node(const std::string& name, const F& f) {
+  try {
+    return f();
+  } catch (const UnboundInputs& error) {
+    throw UnboundInputs(concat(name, ": ", error.what()), error.names);
+  } catch (const Error& error) {
+    fail(name, ": ", error.what());
+  }
 }
 
 }  // namespace detail

@@ -69,13 +69,8 @@ class Assignment {
 
   void new_buffer(int value, int step) {
     const Program::Value& v = program_.value(value);
-    Plan::Impl::Buffer buffer;
-    try {
-      buffer.life = {bytes_of(v.shape, v.format), step, step};
-    } catch (const Error& error) {
-      fail(v.name, ": ", error.what());
-    }
-    plan_.buffers.push_back(std::move(buffer));
+    const std::size_t bytes = at_node(v.name, [&] { return bytes_of(v.shape, v.format); });
+    plan_.buffers.emplace_back().life = {bytes, step, step};
     buffer_of(value) = static_cast<int>(plan_.buffers.size()) - 1;
     readers_.push_back(0);
     shares_.push_back(false);

@@ -131,10 +131,6 @@ class Compiler {
   const detail::Program& program_;
 };
 
-}  // namespace
-
-namespace {
-
 /// Nothing but Error leaves the library, memory that runs out included.
 template <class F>
 auto with_memory(const F& f) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lamina/kernel/rules/move/compose.h"
+
 namespace lamina::detail {
 
 Dataflow::Dataflow(Program& program, const CompileOptions& options)
@@ -35,6 +37,24 @@ int Dataflow::new_value(std::string name, const Shape& shape, Tensor constant) {
   readers_.emplace_back();
   producer_.push_back(none);
   return static_cast<int>(program_.values.size()) - 1;
+}
+
+Program::Operation Dataflow::operation_of(const std::string& name, std::shared_ptr<const Module> module,
+                                          std::vector<int> inputs, const Shape& shape) {
+  Operation op;
+  op.name = name, op.module = std::move(module), op.inputs = std::move(inputs);
+  op.output = new_value(name, shape);
+  return op;
+}
+
+Program::Operation Dataflow::move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape) {
+  const Operation* const before = computes(value);
+  if (before != nullptr && !before->view && before->inputs.size() == 1) {
+    const auto first = problem_of<MoveProblem>(*before);
+    if (auto both = first ? composed(problem, *first) : std::nullopt) problem = *both, value = before->inputs[0];
+  }
+  return operation_of(name, std::make_shared<Fixed<MoveProblem>>(std::move(problem), shape, DType::f32), {value},
+                      shape);
 }
 
 void Dataflow::enter(const std::vector<int>& values, int reader) {
@@ -109,9 +129,9 @@ void Dataflow::read_instead(int from, int to) {
   for (const int reader : all) leave({from}, reader);
 }
 
-void Dataflow::insert(const Operation& before, Operation op) {
+int Dataflow::insert(const Operation& before, Operation op) {
   enter(op.inputs, none);
-  inserted_.emplace_back(number(before), std::move(op));
+  return inserted_.emplace_back(number(before), std::move(op)).second.output;
 }
 
 void Dataflow::finish() {

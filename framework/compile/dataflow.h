@@ -68,6 +68,11 @@ class Dataflow {
 
   /// A value of f32 that no operation computes yet.
   int new_value(std::string name, const Shape& shape, Tensor constant = {});
+  /// An operation that computes a new value of that shape; both are called so.
+  Operation operation_of(const std::string& name, std::shared_ptr<const Module> module, std::vector<int> inputs,
+                         const Shape& shape);
+  /// One that moves elements of a value, or of what that was moved from.
+  Operation move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape);
   /// Another operation in the place of one. What nobody reads then reads nothing itself.
   void replace(Operation& op, Operation by);
   /// Another module, inputs and shape of what an operation gives.
@@ -86,8 +91,8 @@ class Dataflow {
   }
   /// Whoever read `from` reads `to`, which is computed before them.
   void read_instead(int from, int to);
-  /// `op` is to run before `before`.
-  void insert(const Operation& before, Operation op);
+  /// `op` is to run before `before`. What it computes.
+  int insert(const Operation& before, Operation op);
   /// Puts in what was inserted, and takes out what nobody needs.
   void finish();
 

@@ -18,17 +18,14 @@ namespace lamina::detail {
 namespace {
 
 /// The same memory: numbers as what they stand for, or the other way round.
-class Codes final : public Module {
+class Codes final : public ViewOfInput {
  public:
   std::string_view op() const override { return "codes"; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
-  DType output_dtype(std::span<const DType> inputs) const override { return inputs[0]; }
-  bool is_view(std::span<const Shape>) const override { return true; }
   bool takes(const Preparation& p) const override {
     const Format from = p.input().format, to = p.output().format;
     return from.dtype == to.dtype && same_order(p.input().shape, from.layout, to.layout);
   }
-  std::unique_ptr<Operator> prepare(const Preparation&) const override { fail("codes: a view has no operator"); }
 };
 
 class EightBits : Dataflow {
@@ -140,14 +137,12 @@ class EightBits : Dataflow {
 
   /// A value in codes that is rounded, by an operation of that name, before `op` runs.
   int rounded_before(const Operation& op, std::string name, int value, DType dtype, Quantization codes) {
-    const int rounded = new_value(program_.value(value).name, shape(value));
-    set(rounded, dtype, codes);
-    Operation rounding;
+    Operation rounding =
+        operation_of(program_.value(value).name, std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}}),
+                     {value}, shape(value));
+    set(rounding.output, dtype, codes);
     rounding.name = std::move(name);
-    rounding.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}});
-    rounding.inputs = {value}, rounding.output = rounded;
-    insert(op, std::move(rounding));
-    return rounded;
+    return insert(op, std::move(rounding));
   }
 
   void round_operands(Operation& op) {

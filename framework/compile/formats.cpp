@@ -76,11 +76,8 @@ class Negotiator {
       if (value.shape.rank() != 4 || value.shape[1] != 3 || program_.value(input).format.dtype != DType::f32) continue;
       value.format = photo;
       any = true;
-      try {
-        if (normalization_ == nullptr) normalization_ = std::make_shared<Normalization>(*options_.photos);
-      } catch (const Error& error) {
-        fail(value.name, ": ", error.what());
-      }
+      if (normalization_ != nullptr) continue;
+      normalization_ = at_node(value.name, [&] { return std::make_shared<Normalization>(*options_.photos); });
     }
     if (!any) fail("compile: photos: expected a graph with an input [N, 3, H, W], this one has ", found);
   }

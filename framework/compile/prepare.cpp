@@ -61,11 +61,7 @@ void prepare_steps(Compilation& c) {
     step.output_buffer = c.buffer_of(op.output);
     std::vector<Shape> shapes;
     for (const View& input : views.inputs) shapes.push_back(input.shape);
-    try {
-      step.op = op.module->prepare(views.preparation);
-    } catch (const Error& error) {
-      fail(op.name, ": ", error.what());
-    }
+    step.op = at_node(op.name, [&] { return op.module->prepare(views.preparation); });
     step.inputs.resize(shapes.size());
     step.flops = op.module->flops(shapes);
     step.bytes = bytes_moved(c.program, op, *step.op);

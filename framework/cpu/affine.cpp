@@ -1,12 +1,8 @@
 // Scale and shift, written once and compiled for each instruction set by Highway.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/affine.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 
@@ -14,10 +10,7 @@
 #include "lamina/cpu/affine.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 template <class T>
 void affine(const AffineKernel::Rows& r) {
@@ -37,10 +30,7 @@ void affine(const AffineKernel::Rows& r) {
 
 constexpr AffineKernel kernel = {LAMINA_SIMD_SET, affine<float>, affine<bfloat16>};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

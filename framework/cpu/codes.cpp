@@ -1,10 +1,6 @@
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/codes.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +8,7 @@
 #include "lamina/cpu/codes.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 using Whole = hn::RebindToSigned<Tag>;
 
@@ -256,10 +249,7 @@ void combine(const TwoCodes& t) {
 
 constexpr CodesKernel kernel = {LAMINA_SIMD_SET, read, write, finish, combine};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

@@ -1,5 +1,8 @@
-// What a kernel file says to Highway before it includes <hwy/foreach_target.h>, and how it lists what came of it.
-// Not a header of the usual kind: only files that Highway compiles once for each instruction set include it.
+// What a kernel file says to Highway, and how it lists what came of it. Not a header of the usual kind: only files that
+// Highway compiles once for each instruction set include it, first of all and behind their name:
+//
+//   #undef HWY_TARGET_INCLUDE
+//   #define HWY_TARGET_INCLUDE and the file's name, then this header
 
 #ifndef LAMINA_CPU_SIMD_TARGETS_H
 #define LAMINA_CPU_SIMD_TARGETS_H
@@ -32,7 +35,20 @@
 #define LAMINA_SIMD_BASELINE(constant) HWY_STATIC_DISPATCH(constant),
 #endif
 
-// Inside a per-target namespace: the InstructionSet it is compiled for.
+// The namespaces around what is compiled for one instruction set: of `space`, of the file alone, of the set.
+#define LAMINA_SIMD_BEGIN(space) \
+  HWY_BEFORE_NAMESPACE();        \
+  namespace space {              \
+  namespace {                    \
+  namespace HWY_NAMESPACE {      \
+  namespace hn = hwy::HWY_NAMESPACE
+#define LAMINA_SIMD_END \
+  }                     \
+  }                     \
+  }                     \
+  HWY_AFTER_NAMESPACE()
+
+// Inside them: the InstructionSet that they are compiled for.
 #define LAMINA_SIMD_SET                                             \
   (HWY_TARGET == HWY_AVX3   ? ::lamina::cpu::InstructionSet::avx512 \
    : HWY_TARGET == HWY_AVX2 ? ::lamina::cpu::InstructionSet::avx2   \
@@ -48,5 +64,7 @@
     static constexpr std::array kernels = {LAMINA_SIMD_ALL(constant)};                                \
     return ::lamina::cpu::supported_kernels(std::span<const decltype(kernels)::value_type>(kernels)); \
   }()
+
+#include <hwy/foreach_target.h>  // which includes the file for all sets but one
 
 #endif

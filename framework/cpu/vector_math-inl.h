@@ -13,12 +13,7 @@
 
 #include <cstddef>
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 /// e 2^n for whole numbers n, rounded once.
 template <class D>
@@ -152,8 +147,5 @@ HWY_INLINE hn::Vec<D> rough_gelu(D d, hn::Vec<D> x) {
   return hn::NegMulAdd(a, tail, hn::IfThenElse(hn::Lt(x, zero), zero, x));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 #endif

@@ -14,12 +14,7 @@
 
 #include "lamina/tensor/dtype.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 template <class D>
 constexpr int lanes_of(D) {
@@ -98,8 +93,5 @@ HWY_INLINE void store_floats(D, hn::Vec<D> value, bfloat16* to) {
   hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, upper)), halves, reinterpret_cast<std::uint16_t*>(to));
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 #endif

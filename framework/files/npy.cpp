@@ -11,6 +11,7 @@
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
 #include "lamina/files/npy_header.h"
+#include "lamina/files/type_names.h"
 #include "lamina/files/zip_archive.h"
 
 namespace lamina {
@@ -21,24 +22,6 @@ constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::string_view file_ending = ".npy";  // of the entries of a .npz
 constexpr std::size_t prelude = 8;                // magic, then two bytes of version
 constexpr std::size_t alignment = 64;             // of the data, in files we write, as NumPy's
-
-struct NpyType {
-  std::string_view code;  // after the byte order
-  DType dtype;
-};
-
-constexpr std::array<NpyType, 12> npy_types = {{{"b1", DType::boolean},
-                                                {"u1", DType::u8},
-                                                {"i1", DType::i8},
-                                                {"u2", DType::u16},
-                                                {"i2", DType::i16},
-                                                {"u4", DType::u32},
-                                                {"i4", DType::i32},
-                                                {"u8", DType::u64},
-                                                {"i8", DType::i64},
-                                                {"f2", DType::f16},
-                                                {"f4", DType::f32},
-                                                {"f8", DType::f64}}};
 
 /// Finds the header's text and where the data begins.
 std::pair<std::string_view, std::size_t> locate_header(std::span<const std::byte> bytes, const std::string& path) {
@@ -66,13 +49,13 @@ void read_descr(const std::string& descr, StoredTensor& stored, const std::strin
   if (!code.empty() && code[0] == 'O') {
     fail(path, ": dtype ", quote(descr), " holds pickled Python objects, which Lamina never unpickles");
   }
-  const auto row = std::ranges::find(npy_types, code, &NpyType::code);
-  if (row == npy_types.end()) {
+  const TypeNames* const row = type_named(code, &TypeNames::npy);
+  if (row == nullptr) {
     fail(path, ": dtype ", quote(descr), " cannot be read; expected a boolean, integer or float of up to 64 bits");
   }
   stored.dtype = row->dtype;
-  stored.info.dtype = name(row->dtype);
-  stored.swap_bytes = descr[0] == '>' && size_of(row->dtype) > 1;
+  stored.info.dtype = row->name;
+  stored.swap_bytes = descr[0] == '>' && row->bits > 8;
 }
 
 /// The array that `bytes` are the .npy file of; `path` is for messages.
@@ -150,12 +133,12 @@ Tensor load_npy(const std::filesystem::path& path) {
 }
 
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  const auto row = std::ranges::find(detail::npy_types, tensor.dtype(), &detail::NpyType::dtype);
   if (!tensor.defined()) detail::fail("cannot write ", path.string(), ": the tensor is undefined");
-  if (row == detail::npy_types.end()) {
+  const std::string code(detail::names_of(tensor.dtype()).npy);
+  if (code.empty()) {
     detail::fail("cannot write ", path.string(), ": .npy has no ", tensor.dtype(), "; convert it to f32 first");
   }
-  const std::string descr = (size_of(tensor.dtype()) == 1 ? '|' : '<') + std::string(row->code);
+  const std::string descr = (size_of(tensor.dtype()) == 1 ? '|' : '<') + code;
   std::string header = detail::format_npy_header(descr, {tensor.shape().begin(), tensor.shape().end()});
   constexpr std::size_t before = detail::prelude + 2;
   header.resize(detail::round_up(before + header.size() + 1, detail::alignment) - before - 1, ' ');

@@ -12,6 +12,7 @@
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
 #include "lamina/files/safetensors_header.h"
+#include "lamina/files/type_names.h"
 
 namespace lamina::detail {
 namespace {
@@ -19,36 +20,6 @@ namespace {
 constexpr std::size_t prefix_bytes = 8;  // the header's length
 constexpr std::uint64_t longest_header = 100'000'000;
 constexpr std::size_t data_alignment = 8;
-
-struct SafetensorsType {
-  std::string_view name;  // in the file
-  std::string_view text;  // for people
-  std::uint64_t bits;
-  std::optional<DType> dtype;  // none: listed only
-};
-
-constexpr std::array<SafetensorsType, 22> safetensors_types = {{{"BOOL", "bool", 8, DType::boolean},
-                                                                {"U8", "u8", 8, DType::u8},
-                                                                {"I8", "i8", 8, DType::i8},
-                                                                {"U16", "u16", 16, DType::u16},
-                                                                {"I16", "i16", 16, DType::i16},
-                                                                {"U32", "u32", 32, DType::u32},
-                                                                {"I32", "i32", 32, DType::i32},
-                                                                {"U64", "u64", 64, DType::u64},
-                                                                {"I64", "i64", 64, DType::i64},
-                                                                {"F16", "f16", 16, DType::f16},
-                                                                {"BF16", "bf16", 16, DType::bf16},
-                                                                {"F32", "f32", 32, DType::f32},
-                                                                {"F64", "f64", 64, DType::f64},
-                                                                {"F4", "f4", 4, {}},
-                                                                {"F6_E2M3", "f6_e2m3", 6, {}},
-                                                                {"F6_E3M2", "f6_e3m2", 6, {}},
-                                                                {"F8_E4M3", "f8_e4m3", 8, {}},
-                                                                {"F8_E5M2", "f8_e5m2", 8, {}},
-                                                                {"F8_E8M0", "f8_e8m0", 8, {}},
-                                                                {"F8_E4M3FNUZ", "f8_e4m3fnuz", 8, {}},
-                                                                {"F8_E5M2FNUZ", "f8_e5m2fnuz", 8, {}},
-                                                                {"C64", "c64", 64, {}}}};
 
 std::uint64_t header_length(const MappedFile& file) {
   std::uint64_t length = 0;  // little-endian, as the host is
@@ -59,8 +30,8 @@ std::uint64_t header_length(const MappedFile& file) {
 /// Checks one entry on its own and turns it into a StoredTensor. `data` is the whole data section.
 StoredTensor check_entry(SafetensorsEntry entry, std::span<std::byte> data, const std::string& path) {
   const auto reject = [&](const auto&... parts) { fail(path, ": tensor ", quote(entry.name), ": ", parts...); };
-  const auto row = std::ranges::find(safetensors_types, entry.dtype, &SafetensorsType::name);
-  if (row == safetensors_types.end()) reject("unknown dtype ", quote(entry.dtype));
+  const TypeNames* const row = type_named(entry.dtype, &TypeNames::safetensors);
+  if (row == nullptr) reject("unknown dtype ", quote(entry.dtype));
 
   std::vector<std::int64_t> shape;
   for (const std::uint64_t extent : entry.shape) {
@@ -69,8 +40,8 @@ StoredTensor check_entry(SafetensorsEntry entry, std::span<std::byte> data, cons
   }
   const std::optional<std::uint64_t> count = checked_numel(shape);
   const std::optional<std::uint64_t> bits = count ? checked_mul(*count, row->bits) : std::nullopt;
-  if (!bits) reject("the size of ", row->text, ' ', shape_text(shape), " overflows 64 bits");
-  if (*bits % 8 != 0) reject(row->text, ' ', shape_text(shape), " takes ", *bits, " bits, not whole bytes");
+  if (!bits) reject("the size of ", row->name, ' ', shape_text(shape), " overflows 64 bits");
+  if (*bits % 8 != 0) reject(row->name, ' ', shape_text(shape), " takes ", *bits, " bits, not whole bytes");
   const std::uint64_t bytes = *bits / 8;
 
   const std::string range = concat("data_offsets [", entry.begin, ", ", entry.end, ']');
@@ -79,11 +50,11 @@ StoredTensor check_entry(SafetensorsEntry entry, std::span<std::byte> data, cons
     reject(range, " reach past the end of the data, which has ", data.size(), " bytes; the file may be truncated");
   }
   if (entry.end - entry.begin != bytes) {
-    reject("expected ", bytes, " bytes for ", row->text, ' ', shape_text(shape), ", got ", entry.end - entry.begin,
+    reject("expected ", bytes, " bytes for ", row->name, ' ', shape_text(shape), ", got ", entry.end - entry.begin,
            " (", range, ')');
   }
   StoredTensor stored;
-  stored.info = {std::move(entry.name), std::string(row->text), std::move(shape), bytes};
+  stored.info = {std::move(entry.name), std::string(row->name), std::move(shape), bytes};
   stored.dtype = row->dtype;
   stored.data = data.data() + entry.begin;
   return stored;
@@ -158,11 +129,13 @@ void write_safetensors(const std::filesystem::path& path, std::vector<OutputTens
     if (tensor.name == safetensors_metadata_key) {
       fail("cannot write ", path.string(), ": a tensor may not be named ", safetensors_metadata_key);
     }
-    const auto row = std::ranges::find(safetensors_types, tensor.dtype, &SafetensorsType::dtype);
     const std::uint64_t begin = end;
     end += static_cast<std::uint64_t>(tensor.shape.numel()) * size_of(tensor.dtype);
-    header.entries.push_back(
-        {tensor.name, std::string(row->name), {tensor.shape.begin(), tensor.shape.end()}, begin, end});
+    header.entries.push_back({tensor.name,
+                              std::string(names_of(tensor.dtype).safetensors),
+                              {tensor.shape.begin(), tensor.shape.end()},
+                              begin,
+                              end});
   }
   std::string json = format_safetensors_header(header);
   json.resize(round_up(json.size(), data_alignment), ' ');

@@ -8,6 +8,7 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/base/names.h"
+#include "lamina/tensor/words.h"
 
 namespace lamina::detail {
 namespace {
@@ -54,15 +55,6 @@ void gather_words(const StoredTensor& stored, std::byte* out) {
       offset -= axis.step * axis.extent;
       axis.index = 0;
     }
-  }
-}
-
-void gather(const StoredTensor& stored, std::size_t element, std::byte* out) {
-  switch (element) {
-    case 1: return gather_words<std::uint8_t>(stored, out);
-    case 2: return gather_words<std::uint16_t>(stored, out);
-    case 4: return gather_words<std::uint32_t>(stored, out);
-    default: return gather_words<std::uint64_t>(stored, out);
   }
 }
 
@@ -125,7 +117,7 @@ Tensor read_tensor(const StoredTensor& stored, const std::shared_ptr<const Mappe
   if (packed) {
     std::memcpy(bytes.data(), stored.data, size);
   } else {
-    gather(stored, element, bytes.data());
+    with_word(element, [&]<class Word>(Word) { gather_words<Word>(stored, bytes.data()); });
   }
   if (stored.swap_bytes) {
     for (std::size_t i = 0; i < size; i += element) {

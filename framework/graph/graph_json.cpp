@@ -144,12 +144,7 @@ void add_node(Graph& graph, const std::string& name, const NodeText& node, const
                          .parameter = [&](std::string_view parameter) -> std::optional<Tensor> {
                            return weights.find(parameter_key(name, std::string(parameter)));
                          }};
-  std::shared_ptr<Module> module;
-  try {
-    module = make_node(node, spec);
-  } catch (const Error& error) {
-    fail(name, ": ", error.what());
-  }
+  std::shared_ptr<Module> module = at_node(name, [&] { return make_node(node, spec); });
   std::vector<Value> inputs;
   for (const std::string& input : node.inputs) inputs.push_back(input.empty() ? Value() : values.at(input));
   values[name] = graph.add(name, std::move(module), inputs);

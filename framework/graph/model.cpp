@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
@@ -20,45 +21,61 @@ constexpr const char* labels_key = "lamina.labels";
 constexpr const char* description_key = "lamina.description";
 constexpr const char* export_key = "lamina.export";
 
-int positive(const Json& value, const std::string& key) {
+/// Calls `f` with the key and the member of each setting; the first four are in every file.
+template <class F>
+void for_each_setting(const F& f) {
+  f("resize", &Preprocess::resize);
+  f("crop", &Preprocess::crop);
+  f("mean", &Preprocess::mean);
+  f("std", &Preprocess::std);
+  f("divisor", &Preprocess::divisor);
+  f("order", &Preprocess::order);
+  f("aspect", &Preprocess::aspect);
+  f("fill", &Preprocess::fill);
+  f("rounding", &Preprocess::rounding);
+  f("placement", &Preprocess::placement);
+}
+
+// The names of enumerators, in their order.
+constexpr std::array<std::string_view, 2> names_of(ChannelOrder) { return {"rgb", "bgr"}; }
+constexpr std::array<std::string_view, 3> names_of(Aspect) { return {"kept", "ignored", "letterbox"}; }
+constexpr std::array<std::string_view, 2> names_of(Rounding) { return {"down", "nearest"}; }
+constexpr std::array<std::string_view, 2> names_of(Placement) { return {"centre", "corner"}; }
+
+// A setting from a file.
+void set(int& pixels, const Json& value, const std::string& key) {
   if (!value.is_number_integer() || value <= 0 || value > 1 << 20) {
     fail(preprocess_key, ": expected \"", key, "\" of 1 or more pixels, got ", detail::shortened(value.dump()));
   }
-  return value.get<int>();
+  pixels = value.get<int>();
 }
-
-std::array<float, 3> channels(const Json& value, const std::string& key) {
-  std::array<float, 3> result{};
+void set(float& divisor, const Json& value, const std::string& key) {
+  if (!value.is_number() || value == 0) {
+    fail(preprocess_key, ": expected a \"", key, "\" other than 0, got ", detail::shortened(value.dump()));
+  }
+  divisor = value.get<float>();
+}
+void set(std::array<float, 3>& channels, const Json& value, const std::string& key) {
   const bool numbers = value.is_array() && value.size() == 3 &&
                        std::all_of(value.begin(), value.end(), [](const Json& v) { return v.is_number(); });
   if (!numbers) fail(preprocess_key, ": expected \"", key, "\" of 3 numbers, got ", detail::shortened(value.dump()));
-  for (std::size_t c = 0; c < 3; ++c) result[c] = value[c].get<float>();
-  return result;
+  for (std::size_t c = 0; c < 3; ++c) channels[c] = value[c].get<float>();
 }
-
-std::array<std::uint8_t, 3> levels(const Json& value, const std::string& key) {
-  std::array<std::uint8_t, 3> result{};
-  for (std::size_t c = 0; const float level : channels(value, key)) {
+void set(std::array<std::uint8_t, 3>& levels, const Json& value, const std::string& key) {
+  std::array<float, 3> numbers;
+  set(numbers, value, key);
+  for (std::size_t c = 0; const float level : numbers) {
     if (!(level >= 0 && level <= 255)) fail(preprocess_key, ": expected \"", key, "\" from 0 to 255, got ", level);
-    result[c++] = static_cast<std::uint8_t>(level);
+    levels[c++] = static_cast<std::uint8_t>(level);
   }
-  return result;
 }
-
-// Of enumerations, in their order.
-constexpr std::array<std::string_view, 2> orders = {"rgb", "bgr"};
-constexpr std::array<std::string_view, 3> aspects = {"kept", "ignored", "letterbox"};
-constexpr std::array<std::string_view, 2> roundings = {"down", "nearest"};
-constexpr std::array<std::string_view, 2> placements = {"centre", "corner"};
-
-/// Sets the enumerator that `value` names.
-template <class Enum, std::size_t n>
-void set_named(Enum& result, const Json& value, const std::string& key, const std::array<std::string_view, n>& names) {
+template <class Enum>
+requires std::is_enum_v<Enum>
+void set(Enum& result, const Json& value, const std::string& key) {
   std::string expected;
-  for (std::size_t i = 0; i < n; ++i) {
-    if (value.is_string() && value.get_ref<const std::string&>() == names[i])
-      return void(result = static_cast<Enum>(i));
-    expected += detail::concat(i == 0 ? "" : " or ", '"', names[i], '"');
+  for (std::size_t i = 0; const std::string_view name : names_of(Enum())) {
+    if (value.is_string() && value.get_ref<const std::string&>() == name) return void(result = static_cast<Enum>(i));
+    expected += detail::concat(i++ == 0 ? "" : " or ", '"', name, '"');
   }
   fail(preprocess_key, ": expected \"", key, "\" of ", expected, ", got ", detail::shortened(value.dump()));
 }
@@ -68,32 +85,13 @@ Preprocess preprocess_from_json(std::string_view text) {
   if (!json.is_object()) fail(preprocess_key, ": expected an object, got ", detail::shortened(json.dump()));
   Preprocess result = torchvision_imagenet();
   for (const auto& [key, value] : json.items()) {
-    if (key == "resize") {
-      result.resize = positive(value, key);
-    } else if (key == "crop") {
-      result.crop = positive(value, key);
-    } else if (key == "mean") {
-      result.mean = channels(value, key);
-    } else if (key == "std") {
-      result.std = channels(value, key);
-    } else if (key == "divisor") {
-      if (!value.is_number() || value == 0) {
-        fail(preprocess_key, ": expected a \"divisor\" other than 0, got ", detail::shortened(value.dump()));
-      }
-      result.divisor = value.get<float>();
-    } else if (key == "order") {
-      set_named(result.order, value, key, orders);
-    } else if (key == "aspect") {
-      set_named(result.aspect, value, key, aspects);
-    } else if (key == "fill") {
-      result.fill = levels(value, key);
-    } else if (key == "rounding") {
-      set_named(result.rounding, value, key, roundings);
-    } else if (key == "placement") {
-      set_named(result.placement, value, key, placements);
-    } else {
-      fail(preprocess_key, ": unknown key ", detail::quote(key));
-    }
+    bool known = false;
+    for_each_setting([&, &key = key, &value = value](std::string_view name, auto member) {
+      if (name != key) return;
+      set(result.*member, value, key);
+      known = true;
+    });
+    if (!known) fail(preprocess_key, ": unknown key ", detail::quote(key));
   }
   return result;
 }
@@ -107,27 +105,25 @@ double shortest(float value) {
   return result;
 }
 
+// A setting as a file has it.
+int written(int pixels) { return pixels; }
+double written(float value) { return shortest(value); }
+Json written(const std::array<float, 3>& list) { return {shortest(list[0]), shortest(list[1]), shortest(list[2])}; }
+const std::array<std::uint8_t, 3>& written(const std::array<std::uint8_t, 3>& levels) { return levels; }
+template <class Enum>
+requires std::is_enum_v<Enum> std::string_view written(Enum value) {
+  return names_of(value)[static_cast<std::size_t>(value)];
+}
+
 }  // namespace
 
 std::string detail::preprocess_to_json(const Preprocess& preprocess) {
-  const auto list = [](const std::array<float, 3>& values) {
-    return Json{shortest(values[0]), shortest(values[1]), shortest(values[2])};
-  };
-  Json json{{"resize", preprocess.resize},
-            {"crop", preprocess.crop},
-            {"mean", list(preprocess.mean)},
-            {"std", list(preprocess.std)}};
+  Json json;
   // What is as in torchvision is left out: readers that know of nothing else then read the file.
   const Preprocess usual;
-  if (preprocess.divisor != usual.divisor) json["divisor"] = shortest(preprocess.divisor);
-  const auto note = [&](const char* key, auto value, auto usually, const auto& names) {
-    if (value != usually) json[key] = names[static_cast<std::size_t>(value)];
-  };
-  note("order", preprocess.order, usual.order, orders);
-  note("aspect", preprocess.aspect, usual.aspect, aspects);
-  if (preprocess.fill != usual.fill) json["fill"] = preprocess.fill;
-  note("rounding", preprocess.rounding, usual.rounding, roundings);
-  note("placement", preprocess.placement, usual.placement, placements);
+  for_each_setting([&](const char* key, auto member) {
+    if (json.size() < 4 || preprocess.*member != usual.*member) json[key] = written(preprocess.*member);
+  });
   return json.dump();
 }
 

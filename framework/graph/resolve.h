@@ -47,16 +47,4 @@ inline void heed_stop(const CompileOptions& options) {
   if (options.stop.stop_requested()) fail("compile: stopped, as was asked for");
 }
 
-/// Runs `f`; an Error that it throws is rethrown with the node's name in front.
-template <class F>
-auto at_node(const std::string& name, const F& f) {
-  try {
-    return f();
-  } catch (const UnboundInputs& error) {
-    throw UnboundInputs(concat(name, ": ", error.what()), error.names);
-  } catch (const Error& error) {
-    fail(name, ": ", error.what());
-  }
-}
-
 }  // namespace lamina::detail

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -9,82 +8,35 @@
 /// Functions of one element of each operand, and chains of them.
 namespace lamina {
 
-/// value = f(value), f(value, x) or f(value, x, y). What each computes is in docs/inside/ops.md and, to read, in
-/// cpu/array/pointwise.cpp. The order is that of `pointwise_functions`.
+/// value = f(value), f(value, x) or f(value, x, y): all of them, those of one operand first, then of two and three, as
+/// f(name, operands, numbers, truth) by the members of PointwiseFunction. What each computes is in docs/inside/ops.md
+/// and, to read, in cpu/array/pointwise.cpp.
+// clang-format off
+#define LAMINA_POINTWISE_FUNCTIONS(f) \
+  f(relu, 1, all, false) f(sigmoid, 1, floats, false) f(tanh, 1, floats, false) f(exp, 1, floats, false)               \
+  f(log, 1, floats, false) f(sqrt, 1, floats, false) f(rsqrt, 1, floats, false) f(reciprocal, 1, floats, false)        \
+  f(abs, 1, all, false) f(neg, 1, all, false) f(sign, 1, all, false) f(erf, 1, floats, false)                          \
+  f(floor, 1, all, false) f(ceil, 1, all, false) f(round, 1, all, false) f(silu, 1, floats, false)                     \
+  f(mish, 1, floats, false) f(gelu, 1, floats, false) f(gelu_tanh, 1, floats, false) f(softplus, 1, floats, false)     \
+  f(softsign, 1, floats, false) f(hard_swish, 1, floats, false) f(sin, 1, floats, false) f(cos, 1, floats, false)      \
+  f(tan, 1, floats, false) f(asin, 1, floats, false) f(acos, 1, floats, false) f(atan, 1, floats, false)               \
+  f(sinh, 1, floats, false) f(cosh, 1, floats, false) f(asinh, 1, floats, false) f(acosh, 1, floats, false)            \
+  f(atanh, 1, floats, false) f(is_nan, 1, all, true) f(logical_not, 1, all, true) f(bit_not, 1, whole, false)          \
+  f(identity, 1, all, false) f(add, 2, all, false) f(sub, 2, all, false) f(mul, 2, all, false) f(div, 2, all, false)   \
+  f(pow, 2, all, false) f(min, 2, all, false) f(max, 2, all, false) f(mod, 2, all, false) f(fmod, 2, all, false)       \
+  f(prelu, 2, all, false) f(elu, 2, floats, false) f(celu, 2, floats, false) f(thresholded_relu, 2, all, false)        \
+  f(equal, 2, all, true) f(less, 2, all, true) f(less_equal, 2, all, true) f(greater, 2, all, true)                    \
+  f(greater_equal, 2, all, true) f(logical_and, 2, all, true) f(logical_or, 2, all, true)                              \
+  f(logical_xor, 2, all, true) f(bit_and, 2, whole, false) f(bit_or, 2, whole, false) f(bit_xor, 2, whole, false)      \
+  f(shift_left, 2, whole, false) f(shift_right, 2, whole, false) f(clip, 3, all, false) f(where, 3, all, false)        \
+  f(hard_sigmoid, 3, floats, false) f(selu, 3, floats, false) f(shrink, 3, floats, false) f(is_inf, 3, all, true)      \
+  f(quantize, 3, floats, false)
+// clang-format on
+
 enum class Pointwise : std::uint8_t {
-  // of one
-  relu,
-  sigmoid,
-  tanh,
-  exp,
-  log,
-  sqrt,
-  rsqrt,
-  reciprocal,
-  abs,
-  neg,
-  sign,
-  erf,
-  floor,
-  ceil,
-  round,
-  silu,
-  mish,
-  gelu,
-  gelu_tanh,
-  softplus,
-  softsign,
-  hard_swish,
-  sin,
-  cos,
-  tan,
-  asin,
-  acos,
-  atan,
-  sinh,
-  cosh,
-  asinh,
-  acosh,
-  atanh,
-  is_nan,
-  logical_not,
-  bit_not,
-  identity,
-  // of two
-  add,
-  sub,
-  mul,
-  div,
-  pow,
-  min,
-  max,
-  mod,
-  fmod,
-  prelu,
-  elu,
-  celu,
-  thresholded_relu,
-  equal,
-  less,
-  less_equal,
-  greater,
-  greater_equal,
-  logical_and,
-  logical_or,
-  logical_xor,
-  bit_and,
-  bit_or,
-  bit_xor,
-  shift_left,
-  shift_right,
-  // of three
-  clip,
-  where,
-  hard_sigmoid,
-  selu,
-  shrink,
-  is_inf,
-  quantize
+#define LAMINA_POINTWISE_NAME(name, ...) name,
+  LAMINA_POINTWISE_FUNCTIONS(LAMINA_POINTWISE_NAME)
+#undef LAMINA_POINTWISE_NAME
 };
 
 /// What a function is: a row.
@@ -101,7 +53,6 @@ struct PointwiseFunction {
 /// All of them, in the order of the enum.
 std::span<const PointwiseFunction> pointwise_functions();
 inline const PointwiseFunction& describe(Pointwise f) { return pointwise_functions()[static_cast<std::size_t>(f)]; }
-std::optional<PointwiseFunction> find_pointwise(std::string_view name);
 
 /// One step of a chain: value = function(value, x, y). x is element i of the operation's input `operand`, or the number
 /// `a` where that is -1; y likewise is of `second`, or `b`.

@@ -14,12 +14,6 @@
 namespace lamina {
 namespace {
 
-void require_at_least(int least, Size2d size, std::string_view what) {
-  if (size.height < least || size.width < least) {
-    detail::fail("conv2d: expected a ", what, " of ", least, " or more, got ", to_string(size));
-  }
-}
-
 using detail::largest_extent;
 
 std::int64_t padded(std::int64_t extent, int padding) { return extent + 2 * std::int64_t{padding}; }
@@ -55,10 +49,7 @@ int output_extent(std::string_view side, const Shape& input, std::int64_t extent
 Conv2d::Conv2d(const Conv2dOptions& options) : options_(options) {
   const auto& [in, out, kernel, stride, padding, dilation, groups, bias] = options_;
   if (in < 1 || out < 1) detail::fail("conv2d: expected 1 or more channels, got ", in, " in and ", out, " out");
-  require_at_least(1, kernel, "kernel");
-  require_at_least(1, stride, "stride");
-  require_at_least(0, padding, "padding");
-  require_at_least(1, dilation, "dilation");
+  detail::require_window(op(), kernel, stride, padding, dilation);
   if (groups < 1 || in % groups != 0 || out % groups != 0) {
     detail::fail("conv2d: expected groups that divide ", in, " input and ", out, " output channels, got ", groups);
   }
@@ -163,23 +154,26 @@ std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) 
   if (!chain_.empty() || channels != static_cast<std::size_t>(options_.out) || !weight().defined()) return nullptr;
   if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
   if (options_.bias && !bias().defined()) return nullptr;
-  Conv2dOptions options = options_;
-  options.bias = true;
-  auto folded = std::make_shared<Conv2d>(options);
-  folded->scaled_ = scaled_, folded->eight_ = eight_;
-  folded->set_parameter("weight", factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
-  folded->set_parameter("bias", detail::scaled_and_shifted(bias(), factors));
+  auto folded = with(options_, factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale),
+                     detail::scaled_and_shifted(bias(), factors));
+  folded->eight_ = eight_;
   return folded;
 }
 
-std::shared_ptr<const Conv2d> Conv2d::with_factors(Tensor weight, Tensor bias, bool scaled) const {
-  Conv2dOptions options = options_;
+/// The same but for the options, of which the bias says whether there is one, and the parameters; without codes.
+std::shared_ptr<Conv2d> Conv2d::with(Conv2dOptions options, Tensor weight, Tensor bias) const {
   options.bias = bias.defined();
   auto result = std::make_shared<Conv2d>(options);
-  result->scaled_ = scaled, result->chain_ = chain_, result->pool_ = pool_;
-  for (PointwiseStep& step : result->chain_) step.operand += scaled && step.operand > 0;
+  result->scaled_ = scaled_, result->chain_ = chain_, result->pool_ = pool_;
   result->set_weight(std::move(weight));
   if (bias.defined()) result->set_bias(std::move(bias));
+  return result;
+}
+
+std::shared_ptr<const Conv2d> Conv2d::with_factors(Tensor weight, Tensor bias, bool scaled) const {
+  auto result = with(options_, std::move(weight), std::move(bias));
+  result->scaled_ = scaled;
+  for (PointwiseStep& step : result->chain_) step.operand += scaled && step.operand > 0;
   return result;
 }
 
@@ -187,17 +181,13 @@ std::shared_ptr<const Conv2d> Conv2d::with_live_window(const Shape& input) const
   const ConvGeometry whole = geometry(input);
   const detail::LiveWindow window = detail::live_window(whole);
   const ConvGeometry& part = window.geometry;
-  if (part == whole || !weight().defined() || eight_.defined()) return nullptr;
+  if (part == whole || eight_.defined() || !weight().defined() || (options_.bias && !bias().defined())) return nullptr;
   Conv2dOptions options = options_;
   options.kernel = {part.kernel_height, part.kernel_width};
   options.padding = {part.padding_height, part.padding_width};
   if (part.kernel_height == 1) options.dilation.height = 1;
   if (part.kernel_width == 1) options.dilation.width = 1;
-  auto result = std::make_shared<Conv2d>(options);
-  result->scaled_ = scaled_, result->chain_ = chain_, result->pool_ = pool_;
-  result->set_weight(detail::live_weights(window, weight()));
-  if (options.bias && bias().defined()) result->set_bias(bias());
-  return result;
+  return with(options, detail::live_weights(window, weight()), bias());
 }
 
 bool Conv2d::takes(const Preparation& preparation) const {

@@ -56,7 +56,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// second, [N, in, 1, 1], as squeeze-and-excite does.
   std::shared_ptr<const Conv2d> with_factors(Tensor weight, Tensor bias, bool scaled) const;
   /// The same without the taps that see nothing but the padding of images of that shape (kernel/rules/live_window.h).
-  /// Null if there are none, or no weights yet.
+  /// Null if there are none, or no parameters yet.
   std::shared_ptr<const Conv2d> with_live_window(const Shape& input) const;
   ConvProblem problem(std::span<const Shape> inputs) const override;
   bool takes(const Preparation& preparation) const override;
@@ -65,6 +65,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
 
  private:
   std::shared_ptr<const Conv2d> scaled(const detail::PerChannel& factors) const;
+  std::shared_ptr<Conv2d> with(Conv2dOptions options, Tensor weight, Tensor bias) const;
 
   Conv2dOptions options_;
   bool scaled_ = false;  // by input 1

@@ -7,17 +7,8 @@ namespace {
 
 using detail::fail;
 
-void require_at_least(std::string_view op, int least, Size2d size, std::string_view what) {
-  if (size.height < least || size.width < least) {
-    fail(op, ": expected a ", what, " of ", least, " or more, got ", to_string(size));
-  }
-}
-
-void require_window(std::string_view op, Size2d kernel, Size2d stride, Size2d padding, Size2d dilation) {
-  require_at_least(op, 1, kernel, "kernel");
-  require_at_least(op, 1, stride, "stride");
-  require_at_least(op, 0, padding, "padding");
-  require_at_least(op, 1, dilation, "dilation");
+void require_pooling(std::string_view op, Size2d kernel, Size2d stride, Size2d padding, Size2d dilation) {
+  detail::require_window(op, kernel, stride, padding, dilation);
   const auto half = [](int k, int d) { return (std::int64_t{d} * (k - 1) + 1) / 2; };
   if (padding.height > half(kernel.height, dilation.height) || padding.width > half(kernel.width, dilation.width)) {
     fail(op, ": expected a padding of at most half the kernel ", to_string(kernel), ", got ", to_string(padding));
@@ -91,7 +82,7 @@ Shape Pool2d::output_shape(std::span<const Shape> inputs) const {
 
 MaxPool2d::MaxPool2d(const MaxPool2dOptions& options) : Pool2d(PoolKind::largest), options_(options) {
   if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
-  require_window(op(), options_.kernel, options_.stride, options_.padding, options_.dilation);
+  require_pooling(op(), options_.kernel, options_.stride, options_.padding, options_.dilation);
 }
 
 PoolGeometry MaxPool2d::geometry(const Shape& input) const {
@@ -110,7 +101,7 @@ Attributes MaxPool2d::attributes() const {
 
 AvgPool2d::AvgPool2d(const AvgPool2dOptions& options) : Pool2d(PoolKind::average), options_(options) {
   if (options_.stride == Size2d(0)) options_.stride = options_.kernel;
-  require_window(op(), options_.kernel, options_.stride, options_.padding, 1);
+  require_pooling(op(), options_.kernel, options_.stride, options_.padding, 1);
 }
 
 PoolGeometry AvgPool2d::geometry(const Shape& input) const {
@@ -130,7 +121,9 @@ Attributes AvgPool2d::attributes() const {
 }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(Size2d output) : Pool2d(PoolKind::adaptive), output_(output) {
-  require_at_least(op(), 1, output, "output");
+  if (output.height < 1 || output.width < 1) {
+    fail(op(), ": expected an output of 1 or more, got ", to_string(output));
+  }
 }
 
 PoolGeometry AdaptiveAvgPool2d::geometry(const Shape& input) const {

@@ -3,12 +3,17 @@
 #include "lamina/base/error.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/linear.h"
+#include "lamina/module/checks.h"
 
 namespace lamina {
 
+std::unique_ptr<Operator> ViewOfInput::prepare(const Preparation&) const {
+  detail::fail(op(), ": a view has no operator");
+}
+
 Shape Reshape::output_shape(std::span<const Shape> inputs) const {
-  if (inputs.size() != 1) detail::fail("reshape: expected 1 input, got ", inputs.size());
-  if (inputs[0].numel() != shape_.numel()) detail::fail("reshape: cannot read ", inputs[0], " as ", shape_);
+  if (detail::lone_input(op(), inputs).numel() != shape_.numel())
+    detail::fail("reshape: cannot read ", inputs[0], " as ", shape_);
   return shape_;
 }
 
@@ -29,24 +34,15 @@ Module::Absorbed Reshape::absorb(const Module& next, std::span<const Operand>) c
   return {};
 }
 
-std::unique_ptr<Operator> Reshape::prepare(const Preparation&) const {
-  detail::fail("reshape: a view has no operator");
-}
-
 Shape Flatten::output_shape(std::span<const Shape> inputs) const {
   if (inputs.size() != 1 || inputs[0].rank() < 1) detail::fail("flatten: expected 1 input of rank 1 or more");
   return {inputs[0][0], Shape(inputs[0].extents().subspan(1)).numel()};
 }
 
-std::unique_ptr<Operator> Flatten::prepare(const Preparation&) const {
-  detail::fail("flatten: a view has no operator");
-}
-
 Module::Absorbed Flatten::absorb(const Module& next, std::span<const Operand>) const {
   if (dynamic_cast<const Dropout*>(&next) != nullptr) return {.module = std::make_shared<Flatten>()};
-  const auto* linear = dynamic_cast<const Linear*>(&next);
-  if (linear == nullptr) return {};
-  return {.module = linear->after_flatten()};
+  if (const auto* linear = dynamic_cast<const Linear*>(&next)) return {.module = linear->after_flatten()};
+  return {};
 }
 
 /// The elements of an image in another order than nchw would be joined in that order.
@@ -56,14 +52,7 @@ bool Flatten::takes(const Preparation& p) const {
          output.layout == Layout::nchw && detail::same_order(p.input().shape, input.layout, Layout::nchw);
 }
 
-Shape Dropout::output_shape(std::span<const Shape> inputs) const {
-  if (inputs.size() != 1) detail::fail("dropout: expected 1 input, got ", inputs.size());
-  return inputs[0];
-}
-
-std::unique_ptr<Operator> Dropout::prepare(const Preparation&) const {
-  detail::fail("dropout: a view has no operator");
-}
+Shape Dropout::output_shape(std::span<const Shape> inputs) const { return detail::lone_input(op(), inputs); }
 
 bool Dropout::takes(const Preparation& p) const { return p.keeps_format(); }
 

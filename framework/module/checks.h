@@ -8,6 +8,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/module/attributes.h"
 #include "lamina/tensor/tensor.h"
 
 /// What layers ask of their inputs, with the messages of those that do not fit.
@@ -28,6 +29,18 @@ inline void require_countable(std::string_view op, std::string_view what, const 
 
 /// What a step along an image of `padded` counts for: a longer one leaves it just so, and would overflow.
 inline int step_within(int step, std::int64_t padded) { return static_cast<int>(std::min<std::int64_t>(step, padded)); }
+
+/// Throws Error unless kernel, stride and dilation are 1 or more, and the padding 0 or more.
+inline void require_window(std::string_view op, Size2d kernel, Size2d stride, Size2d padding, Size2d dilation) {
+  const auto require = [&](int least, Size2d size, std::string_view what) {
+    if (size.height >= least && size.width >= least) return;
+    fail(op, ": expected a ", what, " of ", least, " or more, got ", to_string(size));
+  };
+  require(1, kernel, "kernel");
+  require(1, stride, "stride");
+  require(0, padding, "padding");
+  require(1, dilation, "dilation");
+}
 
 inline const Shape& lone_input(std::string_view op, std::span<const Shape> inputs) {
   if (inputs.size() != 1) fail(op, ": expected 1 input, got ", inputs.size());

@@ -14,8 +14,13 @@
 namespace lamina::detail::onnx {
 namespace {
 
-/// Lists of texts as one: no op of ONNX has commas in its own.
-std::string joined(const std::vector<std::string>& texts) {
+// Values of a file as a layer's; lists of texts are one: no op of ONNX has commas in its own.
+Attribute attribute_of(float number) { return static_cast<double>(number); }
+Attribute attribute_of(std::int64_t number) { return number; }
+Attribute attribute_of(const std::string& text) { return text; }
+Attribute attribute_of(const std::vector<float>& list) { return std::vector<double>(list.begin(), list.end()); }
+Attribute attribute_of(const std::vector<std::int64_t>& list) { return list; }
+Attribute attribute_of(const std::vector<std::string>& texts) {
   std::string result;
   for (const std::string& text : texts) result += (&text == texts.data() ? "" : ",") + text;
   return result;
@@ -133,27 +138,16 @@ Call Importer::call_of(const FlatNode& node) {
     if (call.name.empty() && call.wanted.back()) call.name = flat_.values[static_cast<std::size_t>(output)].name;
   }
   for (const auto& [name, attribute] : node.arguments) {
-    const auto add = [&, key = std::string(name)](Attribute value) {
-      call.attributes.emplace_back(key, std::move(value));
+    const auto add = [&call, key = std::string(name)](const auto& value) {
+      if constexpr (requires { attribute_of(value); }) {
+        call.attributes.emplace_back(key, attribute_of(value));
+      } else {
+        call.strange = key;
+      }
     };
-    const AttributeProto::Value& value = attribute->value;
-    if (const auto* number = std::get_if<float>(&value)) {
-      add(static_cast<double>(*number));
-    } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-      add(*whole);
-    } else if (const auto* text = std::get_if<std::string>(&value)) {
-      add(*text);
-    } else if (const auto* numbers = std::get_if<std::vector<float>>(&value)) {
-      add(std::vector<double>(numbers->begin(), numbers->end()));
-    } else if (const auto* wholes = std::get_if<std::vector<std::int64_t>>(&value)) {
-      add(*wholes);
-    } else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
-      add(joined(*texts));
-    } else {
-      const auto* tensor = std::get_if<std::shared_ptr<const TensorProto>>(&value);
-      if (tensor != nullptr && name == "value") call.tensor = tensor->get();
-      call.strange = name;
-    }
+    std::visit(add, attribute->value);
+    const auto* tensor = std::get_if<std::shared_ptr<const TensorProto>>(&attribute->value);
+    if (tensor != nullptr && name == "value") call.tensor = tensor->get();
   }
   return call;
 }

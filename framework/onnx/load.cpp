@@ -57,11 +57,7 @@ Model load_onnx(const std::filesystem::path& path) {
 Model load_model(const std::string& path) {
   if (detail::is_onnx_file(path)) return detail::load_onnx(path);
   const Weights weights = Weights::open(path);
-  try {
-    return model_from(weights);
-  } catch (const Error& error) {
-    detail::fail(path, ": ", error.what());
-  }
+  return detail::at_node(path, [&] { return model_from(weights); });
 }
 
 }  // namespace lamina

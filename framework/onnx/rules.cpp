@@ -48,13 +48,6 @@ void constant_of_shape(Call& call) {
   call.inputs = {call.builder.constant(concat(call.name, "/value"), value.view(Shape{})), call.inputs[0]};
 }
 
-void dft(Call& call) {
-  if (call.version >= 20) return;
-  const std::int64_t axis = call.take_integer("axis", 1);
-  const Tensor scalar = Tensor::from(std::vector<std::int64_t>{axis}, Shape{});
-  call.set_input(2, call.builder.constant(concat(call.name, "/axis"), scalar));
-}
-
 void dropout(Call& call) {
   call.erase("ratio");
   call.erase("seed");
@@ -148,10 +141,6 @@ void upsample(Call& call) {
   resize_from_corner(call, call.inputs[1]);
 }
 
-void roi_align(Call& call) {
-  if (call.version < 16) call.set("coordinate_transformation_mode", "output_half_pixel");
-}
-
 void scatter(Call& call) { call.op = "ScatterElements"; }
 
 void slice(Call& call) {
@@ -186,7 +175,6 @@ constexpr Rule rules[] = {
     {"BatchNormalization", batch_normalization},
     {"Clip", clip},
     {"ConstantOfShape", constant_of_shape},
-    {"DFT", dft},
     {"Dropout", dropout},
     {"GridSample", grid_sample},
     {"GroupNormalization", group_normalization},
@@ -204,7 +192,6 @@ constexpr Rule rules[] = {
     {"ReduceSum", axes<13>},
     {"ReduceSumSquare", axes<18>},
     {"Resize", resize},
-    {"RoiAlign", roi_align},
     {"Scatter", scatter},
     {"Slice", slice},
     {"Softmax", softmax},

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lamina/base/error.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/ops/network.h"

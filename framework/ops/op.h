@@ -1,21 +1,10 @@
 #pragma once
 
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "lamina/base/error.h"
 #include "lamina/module/module.h"
 
 namespace lamina {
-
-/// A Graph cannot be compiled before the values of these inputs are known, because shapes, axes or weights depend on
-/// them: give them as `CompileOptions::constants`.
-class LAMINA_API UnboundInputs : public Error {
- public:
-  UnboundInputs(const std::string& what, std::vector<std::string> inputs) : Error(what), names(std::move(inputs)) {}
-  std::vector<std::string> names;
-};
 
 /// A tensor that is part of the network: no inputs, one parameter, whose name in state dicts is the node's own.
 class LAMINA_API Constant final : public Module {

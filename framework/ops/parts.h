@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lamina/ops/expansion.h"
@@ -24,6 +28,16 @@ std::vector<std::int64_t> row_major_strides(const Shape& shape);
 
 /// As a number of a layer's options. Throws Error if it does not fit.
 int to_int(const Expansion& e, std::int64_t value);
+
+/// What an attribute's text stands for. Throws Error unless it is one of the `choices`.
+template <class T>
+T choice(const Expansion& e, std::string_view what, const std::string& wanted,
+         std::initializer_list<std::pair<std::string_view, T>> choices) {
+  for (const auto& [name, value] : choices) {
+    if (name == wanted) return value;
+  }
+  e.refuse("there is no ", what, ' ', wanted);
+}
 
 /// The node in f32, for what computes in nothing else. Throws Error unless it holds floats.
 int as_f32(Expansion& e, int node);

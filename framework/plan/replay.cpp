@@ -15,11 +15,7 @@ void Plan::Impl::run_steps(void* stream) {
     execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};
     const cuda::ProfilerRange range(step.name.c_str());
     if (faults.defined()) execution.fault = static_cast<IndexFault*>(faults.raw()) + i;
-    try {
-      step.op->run(step.inputs, step.outputs, execution);
-    } catch (const Error& error) {
-      detail::fail(step.name, ": ", error.what());
-    }
+    detail::at_node(step.name, [&] { step.op->run(step.inputs, step.outputs, execution); });
   }
 }
 

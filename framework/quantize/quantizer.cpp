@@ -189,11 +189,7 @@ class Quantizer {
 
 Quantized quantize(const Model& model, std::span<const Tensor> samples, const QuantizeOptions& options) {
   if (!(options.max_error >= 0)) fail("quantize: expected a max_error of 0 or more, got ", options.max_error);
-  try {
-    return Quantizer(model, samples, options).run();
-  } catch (const Error& error) {
-    fail("quantize: ", error.what());
-  }
+  return detail::at_node("quantize", [&] { return Quantizer(model, samples, options).run(); });
 }
 
 }  // namespace lamina

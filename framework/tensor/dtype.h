@@ -6,6 +6,7 @@
 #include <optional>
 #include <ostream>
 #include <string_view>
+#include <type_traits>
 
 #include "lamina/base/export.h"
 
@@ -85,27 +86,24 @@ inline bfloat16 to_bfloat16(float value) {
 }
 
 namespace detail {
-template <class T>
-struct DTypeOf;
-// clang-format off
-template <> struct DTypeOf<bool>          { static constexpr DType value = DType::boolean; };
-template <> struct DTypeOf<std::uint8_t>  { static constexpr DType value = DType::u8; };
-template <> struct DTypeOf<std::int8_t>   { static constexpr DType value = DType::i8; };
-template <> struct DTypeOf<std::uint16_t> { static constexpr DType value = DType::u16; };
-template <> struct DTypeOf<std::int16_t>  { static constexpr DType value = DType::i16; };
-template <> struct DTypeOf<std::uint32_t> { static constexpr DType value = DType::u32; };
-template <> struct DTypeOf<std::int32_t>  { static constexpr DType value = DType::i32; };
-template <> struct DTypeOf<std::uint64_t> { static constexpr DType value = DType::u64; };
-template <> struct DTypeOf<std::int64_t>  { static constexpr DType value = DType::i64; };
-template <> struct DTypeOf<half>          { static constexpr DType value = DType::f16; };
-template <> struct DTypeOf<bfloat16>      { static constexpr DType value = DType::bf16; };
-template <> struct DTypeOf<float>         { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<double>        { static constexpr DType value = DType::f64; };
-// clang-format on
+template <class... T>
+struct Types {};
+
+/// The C++ types that store elements, in the order of DType.
+using StoredTypes = Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t, std::int32_t,
+                          std::uint64_t, std::int64_t, half, bfloat16, float, double>;
+
+template <class T, class... All>
+constexpr DType place_of(Types<All...>) {
+  static_assert((std::is_same_v<T, All> || ...), "no DType stores this type");
+  std::uint8_t place = 0;
+  (void)((std::is_same_v<T, All> || (++place, false)) || ...);
+  return static_cast<DType>(place);
+}
 }  // namespace detail
 
 /// The DType that stores C++ type T.
 template <class T>
-inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
+inline constexpr DType dtype_of = detail::place_of<T>(detail::StoredTypes());
 
 }  // namespace lamina

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <iterator>
 #include <type_traits>
 
 #include "lamina/base/error.h"
@@ -7,25 +8,24 @@
 
 namespace lamina::detail {
 
+template <class T, class F>
+decltype(auto) call_with(F& f) {
+  return f(std::type_identity<T>{});
+}
+
+template <class F, class... All>
+decltype(auto) visit(DType dtype, F& f, Types<All...>) {
+  using Result = decltype(f(std::type_identity<bool>{}));
+  constexpr Result (*calls[])(F&) = {call_with<All, F>...};
+  const auto place = static_cast<std::size_t>(dtype);
+  if (place >= std::size(calls)) fail("unknown dtype ", place);
+  return calls[place](f);
+}
+
 /// Calls `f(std::type_identity<T>{})` with the C++ type that stores `dtype`.
 template <class F>
 decltype(auto) visit(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::boolean: return f(std::type_identity<bool>{});
-    case DType::u8: return f(std::type_identity<std::uint8_t>{});
-    case DType::i8: return f(std::type_identity<std::int8_t>{});
-    case DType::u16: return f(std::type_identity<std::uint16_t>{});
-    case DType::i16: return f(std::type_identity<std::int16_t>{});
-    case DType::u32: return f(std::type_identity<std::uint32_t>{});
-    case DType::i32: return f(std::type_identity<std::int32_t>{});
-    case DType::u64: return f(std::type_identity<std::uint64_t>{});
-    case DType::i64: return f(std::type_identity<std::int64_t>{});
-    case DType::f16: return f(std::type_identity<half>{});
-    case DType::bf16: return f(std::type_identity<bfloat16>{});
-    case DType::f32: return f(std::type_identity<float>{});
-    case DType::f64: return f(std::type_identity<double>{});
-  }
-  fail("unknown dtype ", static_cast<int>(dtype));
+  return visit(dtype, f, StoredTypes());
 }
 
 }  // namespace lamina::detail

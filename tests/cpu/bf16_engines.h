@@ -11,8 +11,9 @@ namespace lamina::test {
 
 /// Every engine of this machine, and the model of the one that it may not have.
 inline std::vector<cpu::bf16::Engine> all_bf16_engines() {
-  std::vector<cpu::bf16::Engine> result = {cpu::bf16::amx_model()};
-  result.insert(result.end(), cpu::bf16::engines().begin(), cpu::bf16::engines().end());
+  std::vector<cpu::bf16::Engine> result = {cpu::bf16::amx_models().front()};
+  const auto here = cpu::bf16::engines(DType::bf16);
+  result.insert(result.end(), here.begin(), here.end());
   return result;
 }
 

@@ -155,7 +155,7 @@ TEST(MatMul, ManyTermsAndColumnsAreDivided) {
 }
 
 TEST(MatMul, EveryInstructionSet) {
-  for (const cpu::bf16::Engine& engine : cpu::bf16::f32_engines()) {
+  for (const cpu::bf16::Engine& engine : cpu::bf16::engines(DType::f32)) {
     SCOPED_TRACE(std::string(name(engine.set)));
     for (const Case& c : cases()) {
       const Tensor a = draw_floats(c.a, 1), b = draw_floats(c.b, 2);

@@ -222,14 +222,6 @@ class Finder : Dataflow {
     return match.turned.has_value();
   }
 
-  AttentionProblem problem(const Match& match) const { return {.scale = match.scale}; }
-
-  std::vector<int> operands(const Match& match) const {
-    std::vector<int> values = {match.q, match.k, match.v};
-    if (match.mask != none) values.push_back(match.mask);
-    return values;
-  }
-
   /// Gives values the shapes that they have in the problem, and by a second call what they had.
   void exchange_shapes(Match& match) {
     for (auto& [value, shape] : match.shapes) std::swap(program_.value(value).shape, shape);
@@ -248,21 +240,17 @@ class Finder : Dataflow {
 
   Operation attention(const Operation& last, const Match& match) const {
     Operation op = last;
-    op.module = std::make_shared<Fixed<AttentionProblem>>(problem(match), shape(last.output), DType::f32);
-    op.inputs = operands(match);
+    const AttentionProblem problem = {.scale = match.scale};
+    op.module = std::make_shared<Fixed<AttentionProblem>>(problem, shape(last.output), DType::f32);
+    op.inputs = {match.q, match.k, match.v};
+    if (match.mask != none) op.inputs.push_back(match.mask);
     return op;
   }
 
   /// What is done to scores head by head is done to queries, in front of `last`.
   int multiplied(int q, int factors, const Operation& last) {
-    Operation op;
-    op.name = last.name + " (queries)";
-    op.module = std::make_shared<Elementwise>(PointwiseChain{{.function = Pointwise::mul, .operand = 1}});
-    op.inputs = {q, factors};
-    op.output = new_value(op.name, shape(q));
-    const int result = op.output;
-    insert(last, std::move(op));
-    return result;
+    auto product = std::make_shared<Elementwise>(PointwiseChain{{.function = Pointwise::mul, .operand = 1}});
+    return insert(last, operation_of(last.name + " (queries)", std::move(product), {q, factors}, shape(q)));
   }
 
   void put(Operation& last, Match match) {

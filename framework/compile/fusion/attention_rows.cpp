@@ -7,7 +7,6 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
-#include "lamina/kernel/rules/move/compose.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/views.h"
 
@@ -56,22 +55,13 @@ class AttentionRows : Dataflow {
     const auto row = one_row(*taken, shape(attention->output), shape(move.output));
     if (!row) return;
 
-    Operation query;
     const int all = attention->inputs[0];
     const Shape from = shape(all);
     const std::int64_t length = from[2], depth = from[3];
-    MoveProblem some = {
+    const MoveProblem some = {
         .axes = {{from[0], from[1] * length * depth}, {from[1], length * depth}, {1, 0, {*row * depth}}, {depth, 1}}};
-    query.inputs = {all};
-    if (const Operation* before = computes(all); before != nullptr && !before->view && before->inputs.size() == 1) {
-      const auto first = problem_of<MoveProblem>(*before);
-      const auto both = first ? composed(some, *first) : std::nullopt;
-      if (both) some = *both, query.inputs = before->inputs;
-    }
     const Shape one{from[0], from[1], 1, depth}, result{from[0], from[1], 1, shape(attention->output)[3]};
-    query.name = program_.value(all).name + " (rows)";
-    query.module = std::make_shared<Fixed<MoveProblem>>(std::move(some), one, DType::f32);
-    query.output = new_value(query.name, one);
+    Operation query = move_from(program_.value(all).name + " (rows)", all, some, one);
     Operation narrower = *attention;
     narrower.module = std::make_shared<Fixed<AttentionProblem>>(*problem, result, DType::f32);
     narrower.inputs[0] = query.output;

@@ -85,13 +85,9 @@ class Folder : Dataflow {
       operands[n] = {static_cast<int>(known - longer.inputs.begin()), program_.value(input).constant};
       if (known == longer.inputs.end()) longer.inputs.push_back(input);
     }
-    try {
-      const Module::Absorbed absorbed = before.module->absorb(*next.module, operands);
-      longer.module = absorbed.module;
-      if (absorbed.parameters) longer.inputs = before.inputs;
-    } catch (const Error& error) {
-      fail(next.name, ": ", error.what());
-    }
+    const auto absorbed = at_node(next.name, [&] { return before.module->absorb(*next.module, operands); });
+    longer.module = absorbed.module;
+    if (absorbed.parameters) longer.inputs = before.inputs;
     if (longer.module == nullptr) return none;
     longer.view = before.view && longer.module->is_view({&shape(longer.inputs[0]), 1});
     if (!longer.view && !runs(longer)) return none;

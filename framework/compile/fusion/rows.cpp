@@ -26,28 +26,6 @@ Shape with_length(Shape rows, std::int64_t length) {
   return rows;
 }
 
-/// What takes whole rows of `length` elements, as the same of rows of `wanted`; nothing if it takes parts of rows.
-std::optional<MoveProblem> of_rows(MoveProblem problem, std::int64_t length, std::int64_t wanted) {
-  std::int64_t together = 1;
-  while (together < length && !problem.axes.empty()) {
-    const MoveProblem::Axis& last = problem.axes.back();
-    if (!last.offsets.empty() || (last.stride != together && last.extent != 1)) return std::nullopt;
-    together *= last.extent;
-    problem.axes.pop_back();
-  }
-  if (together != length) return std::nullopt;
-  const auto scale = [&](std::int64_t& offset) {
-    const bool whole = offset >= 0 && offset % length == 0;
-    offset = offset / length * wanted;
-    return whole;
-  };
-  for (MoveProblem::Axis& axis : problem.axes) {
-    if (!scale(axis.stride) || !std::ranges::all_of(axis.offsets, scale)) return std::nullopt;
-  }
-  problem.axes.push_back({.extent = wanted, .stride = 1});
-  return problem;
-}
-
 class Rows : Dataflow {
  public:
   Rows(Program& program, const CompileOptions& options)
@@ -124,7 +102,7 @@ class Rows : Dataflow {
     if (!problem) return false;
     const Shape from = shape(move.inputs[0]), to = shape(move.output);
     if (from.rank() < 2 || to.rank() < 2 || from[-1] != to[-1] || 2 * rows_of(to) > rows_of(from)) return false;
-    if (!of_rows(*problem, from[-1], from[-1])) return false;
+    if (!moves_rows(*problem, to.numel(), to[-1], to[-1])) return false;
     const std::vector<int> found = read_by(end);
     const auto works = [&](int i) { return dynamic_cast<const Linear*>(operation(i).module.get()) != nullptr; };
     if (found.empty() || operation(found[0]).output != move.inputs[0] || std::ranges::none_of(found, works))
@@ -178,22 +156,13 @@ class Rows : Dataflow {
   Operation take(int value, const MoveProblem& problem, const Shape& to, std::map<int, int>& taken) {
     const std::int64_t length = shape(value)[-1];
     const Shape rows = with_length(to, length);
-    MoveProblem some = *of_rows(problem, to[-1], length);
     int source = value;
-    const Operation* before = computes(source);
-    for (; before != nullptr && before->view; before = computes(source)) source = before->inputs[0];
-    if (before != nullptr && before->inputs.size() == 1) {
-      const auto first = problem_of<MoveProblem>(*before);
-      const auto both = first ? composed(some, *first) : std::nullopt;
-      if (both) some = *both, source = before->inputs[0];
-    }
-    Operation op;
-    op.name = program_.value(value).name + " (rows)";
-    op.module = std::make_shared<Fixed<MoveProblem>>(std::move(some), rows, DType::f32);
-    op.inputs = {source};
-    op.output = new_value(op.name, rows);
-    taken[value] = op.output;
-    return op;
+    for (const Operation* op = computes(source); op != nullptr && op->view; op = computes(source))
+      source = op->inputs[0];
+    Operation some = move_from(program_.value(value).name + " (rows)", source,
+                               *moves_rows(problem, to.numel(), to[-1], length), rows);
+    taken[value] = some.output;
+    return some;
   }
 
   std::vector<bool> changed_;  // by operation: it, or who reads its result, is another than before

@@ -11,19 +11,10 @@
 
 #include "lamina/base/error.h"
 #include "lamina/tensor/visit.h"
+#include "lamina/tensor/words.h"
 
 namespace lamina::cpu {
 namespace {
-
-template <class F>
-void with_size(std::size_t size, F&& f) {
-  switch (size) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    default: return f(std::uint64_t{});
-  }
-}
 
 /// Towards zero, to the nearest that there is, NaN to 0.
 template <std::integral To, std::floating_point From>
@@ -78,7 +69,7 @@ void gather(const std::byte* from, std::int64_t stride, std::int64_t count, std:
     std::memcpy(to, from, static_cast<std::size_t>(count) * size);
     return;
   }
-  with_size(size, [=]<class T>(T) {
+  detail::with_word(size, [=]<class T>(T) {
     const T* source = reinterpret_cast<const T*>(from);
     T* target = reinterpret_cast<T*>(to);
     if (stride == 0) {
@@ -91,7 +82,7 @@ void gather(const std::byte* from, std::int64_t stride, std::int64_t count, std:
 
 void gather(const std::byte* from, const std::int64_t* places, std::int64_t count, std::size_t size, std::uint64_t fill,
             std::byte* to) {
-  with_size(size, [=]<class T>(T) {
+  detail::with_word(size, [=]<class T>(T) {
     const T* source = reinterpret_cast<const T*>(from);
     T* target = reinterpret_cast<T*>(to);
     for (std::int64_t i = 0; i < count; ++i) target[i] = places[i] < 0 ? static_cast<T>(fill) : source[places[i]];

@@ -6,13 +6,9 @@
 // algorithm). Of images channels last, in one pass over them: differences to a pixel of the same piece, summed up in
 // doubles, which are put together by the same source's formula.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/array/norm_rows.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,10 +16,7 @@
 #include "lamina/cpu/array/norm_rows.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 /// body(d, i, sum index) for all elements, each once: whole vectors, in turns for several sums, and then one by one.
 template <class Body>
@@ -206,10 +199,7 @@ void scale(const NormRowsKernel::Pixels& p, const NormRowsKernel::Factors& f, co
 constexpr NormRowsKernel kernel = {LAMINA_SIMD_SET,  norm<float>,  norm<bfloat16>, sum_up<float>,
                                    sum_up<bfloat16>, scale<float>, scale<bfloat16>};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

@@ -6,13 +6,9 @@
 // Compiled once for each instruction set by Highway. What activations are made of is written with its vectors; there
 // products are fused with sums where the instructions are. All other bits are the same for every set.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/array/pointwise.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,10 +20,7 @@
 #include "lamina/cpu/vector_math.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 template <class T>
 bool is_nan(T v) {
@@ -250,10 +243,7 @@ void convert(const From* from, To* to, std::int64_t count) {
 constexpr ApplyKernel kernel = {LAMINA_SIMD_SET, apply_loop<float>, apply_loop<double>, convert<bfloat16, float>,
                                 convert<float, bfloat16>};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

@@ -3,13 +3,9 @@
 //
 // Source: Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/channels_last_kernel.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <array>
@@ -19,10 +15,7 @@
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 // Accumulators and as many weights as there are vectors of filters fill the registers, but for a value: 32 of them, 4 x
 // 6, 3 x 9, 2 x 14; 16 of them, 2 x 6. One vector of filters has no use for more than hide a multiply-add's latency.
@@ -160,10 +153,7 @@ constexpr std::array<ChannelsLastTiles, sizeof...(index)> all_tiles(std::integer
 constexpr auto tiles_by_vectors = all_tiles(std::make_integer_sequence<int, std::size(max_pixels)>());
 constexpr ChannelsLastKernel kernel = {LAMINA_SIMD_SET, lanes, tiles_by_vectors};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

@@ -162,7 +162,7 @@ bool begins_f32_pair(const ConvProblem& first, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_f32_pair(const ConvProblem& problem, Follower second, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  const Bands bands(g, second, DType::f32, bf16::f32_engine(p.device).cache / 2, p.threads);
+  const Bands bands(g, second, DType::f32, bf16::best_engine(p.device, DType::f32).cache / 2, p.threads);
   const ChannelsLastKernel& kernel = best_kernel(channels_last_kernels(), p.device);
   const ChannelsLastConv conv(g, kernel, 1);
   Tensor packed(Shape{conv.packed_size()});

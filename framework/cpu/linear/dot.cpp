@@ -6,14 +6,11 @@
 // side by side, since one stream of cache lines reaches half of the memory's rate (docs/inside/cpu.md). A block of O
 // rows of weights stays in the L1 cache while tiles of inputs pass it.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/linear/dot.cpp"
-#include <hwy/foreach_target.h>
-//
+#include "lamina/cpu/simd_targets.h"
+
 #include <hwy/cache_control.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <array>
@@ -24,10 +21,7 @@
 #include "lamina/cpu/linear/dot.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 constexpr std::int64_t chain = 32;             // terms, of each lane
 constexpr std::int64_t block = chain * lanes;  // terms, of all
@@ -207,10 +201,7 @@ void run(const LinearJob& job) {
 
 constexpr LinearKernel kernel = {LAMINA_SIMD_SET, lanes, tile_rows, pack, run<F32>, run<Bf16>, run<F16>};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

@@ -5,6 +5,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/lookup/index.h"
+#include "lamina/tensor/words.h"
 
 namespace lamina::cpu {
 namespace {
@@ -55,12 +56,7 @@ void gather(const IndexExtents& e, std::size_t size, DType index_type, const voi
     const auto as = [&](auto word) {
       elements(e, static_cast<const decltype(word)*>(data), at, static_cast<decltype(word)*>(output), pool);
     };
-    switch (size) {
-      case 1: return as(std::uint8_t{});
-      case 2: return as(std::uint16_t{});
-      case 4: return as(std::uint32_t{});
-      default: return as(std::uint64_t{});
-    }
+    detail::with_word(size, as);
   });
 }
 

@@ -1,23 +1,16 @@
 // Pooling windows of images stored channels last, written once and compiled for each instruction set by Highway: lanes
 // are channels, so that windows of any size, stride and dilation are the same loop.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/pool2d/channel_windows.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <limits>
 
 #include "lamina/cpu/pool2d/channels.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 /// Of n neighbouring vectors of channels: many short chains of operations, and whole cache lines.
 template <class T, int n, class D>
@@ -163,10 +156,7 @@ constexpr ChannelPoolKernel kernel = {LAMINA_SIMD_SET,
                                       {largest_code<std::uint8_t>, sum_of_codes<std::uint8_t>},
                                       {largest_code<std::int8_t>, sum_of_codes<std::int8_t>}};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

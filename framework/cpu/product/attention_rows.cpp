@@ -1,12 +1,8 @@
 // The rows of attention, written once and compiled for each instruction set by Highway.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/product/attention_rows.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,10 +12,7 @@
 #include "lamina/cpu/vector_math-inl.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 constexpr int step_size = 32, half = 16;
 static_assert(half % lanes == 0, "halves of a step are whole vectors");
@@ -132,10 +125,7 @@ void divide(const float* values, float divisor, std::int64_t count, T* out) {
 
 constexpr AttentionRows kernel = {LAMINA_SIMD_SET, weigh, add, divide<bfloat16>, divide<float>};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu {

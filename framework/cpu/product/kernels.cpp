@@ -25,10 +25,6 @@ bool takes_matmul(const MatMulProblem& problem, const Preparation& p) {
   return detail::is_matmul(problem, p) && p.is_plain();
 }
 
-const cpu::bf16::Engine& engine_of(DType dtype, const Preparation& p) {
-  return dtype == DType::bf16 ? cpu::bf16::best_engine(p.device) : cpu::bf16::f32_engine(p.device);
-}
-
 template <class T>
 const T* numbers(const Tensor& tensor) {
   return static_cast<const T*>(tensor.raw());
@@ -36,7 +32,7 @@ const T* numbers(const Tensor& tensor) {
 
 template <class T>
 std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Preparation& p) {
-  const cpu::bf16::Engine& engine = engine_of(dtype_of_all(p), p);
+  const cpu::bf16::Engine& engine = cpu::bf16::best_engine(p.device, dtype_of_all(p));
   cpu::MatMul<T> matmul(engine, detail::matmul_extents(problem, p));
   const std::size_t workspace = matmul.workspace(p.threads);
   return make_operator(detail::concat(sizeof(T) == 2 ? detail::concat("bf16: ", engine.what, ", ") : "",
@@ -97,7 +93,7 @@ bool takes_bf16_matmul(const MatMulProblem& problem, const Preparation& p) {
 
 template <class T>
 bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
-  const Format format = {.dtype = detail::DTypeOf<T>::value};
+  const Format format = {.dtype = dtype_of<T>};
   if (!p.keeps_format() || p.input().format != format || !detail::is_attention(problem, p)) return false;
   // The rows of heads that share keys are one matrix.
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
@@ -106,7 +102,7 @@ bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
 
 template <class T>
 std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, const Preparation& p) {
-  const cpu::AttentionKernel kernel = cpu::attention_kernel(engine_of(p.input().format.dtype, p));
+  const cpu::AttentionKernel kernel = cpu::attention_kernel(cpu::bf16::best_engine(p.device, p.input().format.dtype));
   const detail::AttentionExtents e = detail::attention_extents(problem, p);
   const bool narrow = sizeof(T) == 2;
   return make_operator(detail::concat(narrow ? detail::concat("bf16: ", kernel.engine->what, ", ") : "",

@@ -10,6 +10,7 @@
 #include "lamina/files/prefixes.h"
 #include "lamina/files/stored_tensor.h"
 #include "lamina/files/torch/checkpoint.h"
+#include "lamina/files/type_names.h"
 
 namespace lamina::detail {
 namespace {
@@ -19,26 +20,6 @@ constexpr std::size_t max_dimensions = 64;
 
 // Keys are numbers in decimal.
 constexpr std::size_t longest_storage_key = 64;
-
-struct StorageRow {
-  std::string_view class_name;
-  std::string_view dtype_name;
-  std::uint64_t bytes;
-  std::optional<DType> dtype;  // none: listed only
-};
-
-constexpr std::array<StorageRow, 12> storages = {{{"FloatStorage", "f32", 4, DType::f32},
-                                                  {"DoubleStorage", "f64", 8, DType::f64},
-                                                  {"HalfStorage", "f16", 2, DType::f16},
-                                                  {"BFloat16Storage", "bf16", 2, DType::bf16},
-                                                  {"LongStorage", "i64", 8, DType::i64},
-                                                  {"IntStorage", "i32", 4, DType::i32},
-                                                  {"ShortStorage", "i16", 2, DType::i16},
-                                                  {"CharStorage", "i8", 1, DType::i8},
-                                                  {"ByteStorage", "u8", 1, DType::u8},
-                                                  {"BoolStorage", "bool", 1, DType::boolean},
-                                                  {"ComplexFloatStorage", "c64", 8, {}},
-                                                  {"ComplexDoubleStorage", "c128", 16, {}}}};
 
 /// A whole number of 0 or more, or nothing.
 std::optional<std::int64_t> as_size(const PickleValue& value) {
@@ -145,10 +126,10 @@ TorchStorage read_torch_storage(const PicklePersistent& persistent, const std::s
   if (key == nullptr) reject("expected a string for its key, got ", kind_of(tuple->items[2]));
   if (key->size() > longest_storage_key) reject("its key ", quote(*key), " is too long");
   if (!numel) reject("expected a number of elements of 0 or more");
-  const auto row = std::ranges::find(storages, type->name, &StorageRow::class_name);
-  if (row == storages.end()) reject("unknown class ", quote(concat(type->module, '.', type->name)));
+  const TypeNames* const row = type_named(type->name, &TypeNames::torch);
+  if (row == nullptr) reject("unknown class ", quote(concat(type->module, '.', type->name)));
 
-  TorchStorage storage{std::string(*key), std::string(row->dtype_name), row->dtype, row->bytes, 0, 0, 0};
+  TorchStorage storage{std::string(*key), std::string(row->name), row->dtype, row->bits / 8, 0, 0, 0};
   storage.numel = static_cast<std::uint64_t>(*numel);
   storage.size = storage.numel;
   if (!checked_mul(storage.numel, storage.element_bytes)) reject("its size overflows 64 bits");

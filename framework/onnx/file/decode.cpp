@@ -15,52 +15,26 @@ constexpr int deepest = 64;  // of places: a graph in an attribute of a node of 
 
 GraphProto decode_graph(std::span<std::byte> bytes, const Place& place);
 
-template <class T>
-std::int64_t count(const std::vector<T>& items) {
-  return static_cast<std::int64_t>(items.size());
-}
-
 OperatorSetIdProto decode_opset(std::span<std::byte> bytes, const Place& place) {
   OperatorSetIdProto opset;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: opset.domain = message.text(); break;
-      case 2: opset.version = message.integer(); break;
-    }
-  }
+  read(bytes, place, into(1, opset.domain), into(2, opset.version));
   return opset;
 }
 
 ValueInfoProto::Dimension decode_dimension(std::span<std::byte> bytes, const Place& place) {
-  ValueInfoProto::Dimension dimension;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: dimension = {.value = message.integer(), .known = true, .param = {}}; break;
-      case 2: dimension = {.value = 0, .known = false, .param = message.text()}; break;
-    }
-  }
-  return dimension;
+  ValueInfoProto::Dimension result;
+  read(bytes, place, Field(1, [&](Message& m) { result = {.value = m.integer(), .known = true, .param = {}}; }),
+       Field(2, [&](Message& m) { result = {.value = 0, .known = false, .param = m.text()}; }));
+  return result;
 }
 
 void decode_tensor_type(std::span<std::byte> bytes, const Place& place, ValueInfoProto& value) {
-  Message message(bytes, place);
-  while (message.next()) {
-    if (message.field() == 1) {
-      value.data_type = message.integer32();
-    } else if (message.field() == 2) {
-      value.has_shape = true;
-      value.dims.clear();
-      const Place shape_place{place.source, &place, "shape"};
-      Message shape(message.bytes(), shape_place);
-      while (shape.next()) {
-        if (shape.field() != 1) continue;
-        const Place dim_place{place.source, &shape_place, "dimension", count(value.dims)};
-        value.dims.push_back(decode_dimension(shape.bytes(), dim_place));
-      }
-    }
-  }
+  const auto shape = [&](Message& message) {
+    value.has_shape = true;
+    value.dims.clear();
+    read(message.bytes(), {place.source, &place, "shape"}, into(1, value.dims, "dimension", decode_dimension));
+  };
+  read(bytes, place, into(1, value.data_type), Field(2, shape));
 }
 
 void decode_type(std::span<std::byte> bytes, const Place& place, ValueInfoProto& value) {
@@ -81,13 +55,8 @@ void decode_type(std::span<std::byte> bytes, const Place& place, ValueInfoProto&
 
 ValueInfoProto decode_value_info(std::span<std::byte> bytes, const Place& place) {
   ValueInfoProto value;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: value.name = message.text(); break;
-      case 2: decode_type(message.bytes(), {place.source, &place, "type"}, value); break;
-    }
-  }
+  const auto type = [&](Message& message) { decode_type(message.bytes(), {place.source, &place, "type"}, value); };
+  read(bytes, place, into(1, value.name), Field(2, type));
   return value;
 }
 
@@ -155,78 +124,34 @@ AttributeProto decode_attribute(std::span<std::byte> bytes, const Place& place) 
 
 NodeProto decode_node(std::span<std::byte> bytes, const Place& place) {
   NodeProto node;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: node.inputs.push_back(message.text()); break;
-      case 2: node.outputs.push_back(message.text()); break;
-      case 3: node.name = message.text(); break;
-      case 4: node.op_type = message.text(); break;
-      case 5: {
-        const Place inner{place.source, &place, "attribute", count(node.attributes)};
-        node.attributes.push_back(decode_attribute(message.bytes(), inner));
-        break;
-      }
-      case 7: node.domain = message.text(); break;
-      case 8: node.overload = message.text(); break;
-    }
-  }
+  read(bytes, place, into(1, node.inputs), into(2, node.outputs), into(3, node.name), into(4, node.op_type),
+       into(5, node.attributes, "attribute", decode_attribute), into(7, node.domain), into(8, node.overload));
   if (node.op_type.empty()) fail(place.text(), ": expected an op_type, got none");
   return node;
-}
-
-template <class T, class F>
-void append(std::vector<T>& items, Message& message, std::string_view what, const F& decode_item) {
-  const Place inner{message.place().source, &message.place(), what, count(items)};
-  items.push_back(decode_item(message.bytes(), inner));
 }
 
 GraphProto decode_graph(std::span<std::byte> bytes, const Place& place) {
   if (place.depth() > deepest) fail(place.text(), ": graphs are nested too deep");
   GraphProto graph;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: append(graph.nodes, message, "node", decode_node); break;
-      case 2: graph.name = message.text(); break;
-      case 5: append(graph.initializers, message, "initializer", decode_tensor); break;
-      case 11: append(graph.inputs, message, "input", decode_value_info); break;
-      case 12: append(graph.outputs, message, "output", decode_value_info); break;
-      case 15: ++graph.sparse_initializers; break;
-    }
-  }
+  read(bytes, place, into(1, graph.nodes, "node", decode_node), into(2, graph.name),
+       into(5, graph.initializers, "initializer", decode_tensor), into(11, graph.inputs, "input", decode_value_info),
+       into(12, graph.outputs, "output", decode_value_info), Field(15, [&](Message&) { ++graph.sparse_initializers; }));
   return graph;
 }
 
 FunctionProto decode_function(std::span<std::byte> bytes, const Place& place) {
   FunctionProto function;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: function.name = message.text(); break;
-      case 4: function.inputs.push_back(message.text()); break;
-      case 5: function.outputs.push_back(message.text()); break;
-      case 6: function.attributes.push_back(message.text()); break;
-      case 7: append(function.nodes, message, "node", decode_node); break;
-      case 9: append(function.opsets, message, "opset_import", decode_opset); break;
-      case 10: function.domain = message.text(); break;
-      case 11: append(function.defaults, message, "attribute", decode_attribute); break;
-      case 13: function.overload = message.text(); break;
-    }
-  }
+  read(bytes, place, into(1, function.name), into(4, function.inputs), into(5, function.outputs),
+       into(6, function.attributes), into(7, function.nodes, "node", decode_node),
+       into(9, function.opsets, "opset_import", decode_opset), into(10, function.domain),
+       into(11, function.defaults, "attribute", decode_attribute), into(13, function.overload));
   if (function.name.empty()) fail(place.text(), ": expected a name, got none");
   return function;
 }
 
 std::pair<std::string, std::string> decode_entry(std::span<std::byte> bytes, const Place& place) {
   std::pair<std::string, std::string> entry;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: entry.first = message.text(); break;
-      case 2: entry.second = message.text(); break;
-    }
-  }
+  read(bytes, place, into(1, entry.first), into(2, entry.second));
   return entry;
 }
 
@@ -237,25 +162,14 @@ ModelProto decode(std::shared_ptr<const MappedFile> file) {
   const Place place{source, nullptr, ""};
   ModelProto model;
   bool has_graph = false;
-  Message message(file->bytes(), place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: model.ir_version = message.integer(); break;
-      case 2: model.producer_name = message.text(); break;
-      case 3: model.producer_version = message.text(); break;
-      case 4: model.domain = message.text(); break;
-      case 5: model.model_version = message.integer(); break;
-      case 7:
-        if (has_graph) message.refuse("expected one graph, got a second");
-        model.graph = decode_graph(message.bytes(), {source, &place, "graph"});
-        has_graph = true;
-        break;
-      case 8: append(model.opsets, message, "opset_import", decode_opset); break;
-      case 14: append(model.metadata, message, "metadata_props", decode_entry); break;
-      case 20: model.training = true; break;
-      case 25: append(model.functions, message, "function", decode_function); break;
-    }
-  }
+  const auto graph = [&](Message& message) {
+    if (std::exchange(has_graph, true)) message.refuse("expected one graph, got a second");
+    model.graph = decode_graph(message.bytes(), {source, &place, "graph"});
+  };
+  read(file->bytes(), place, into(1, model.ir_version), into(2, model.producer_name), into(3, model.producer_version),
+       into(4, model.domain), into(5, model.model_version), Field(7, graph),
+       into(8, model.opsets, "opset_import", decode_opset), into(14, model.metadata, "metadata_props", decode_entry),
+       Field(20, [&](Message&) { model.training = true; }), into(25, model.functions, "function", decode_function));
   if (!has_graph) fail(file->path(), ": there is no graph in it: not an ONNX model");
   model.file = std::move(file);
   return model;

@@ -11,19 +11,14 @@
 #include "lamina/files/stored_tensor.h"
 #include "lamina/onnx/file/wire.h"
 #include "lamina/ops/element_type.h"
+#include "lamina/tensor/visit.h"
 
 namespace lamina::detail::onnx {
 namespace {
 
 void decode_external(std::span<std::byte> bytes, const Place& place, TensorProto& tensor) {
   std::string key, value;
-  Message message(bytes, place);
-  while (message.next()) {
-    switch (message.field()) {
-      case 1: key = message.text(); break;
-      case 2: value = message.text(); break;
-    }
-  }
+  read(bytes, place, into(1, key), into(2, value));
   if (key == "location") tensor.location = value;
   if (key == "offset") tensor.offset = value;
   if (key == "length") tensor.length = value;
@@ -173,21 +168,10 @@ TensorProto decode_tensor(std::span<std::byte> bytes, const Place& place) {
 }
 
 void decode_elements(const TensorProto& tensor, std::span<std::byte> out, const std::string& path) {
-  switch (*find_element_type(tensor.data_type)->dtype) {
-    case DType::boolean: return decode_as<bool>(tensor, out, path);
-    case DType::u8: return decode_as<std::uint8_t>(tensor, out, path);
-    case DType::i8: return decode_as<std::int8_t>(tensor, out, path);
-    case DType::i16: return decode_as<std::int16_t>(tensor, out, path);
-    case DType::u16:
-    case DType::f16:  // as their bits
-    case DType::bf16: return decode_as<std::uint16_t>(tensor, out, path);
-    case DType::u32: return decode_as<std::uint32_t>(tensor, out, path);
-    case DType::i32: return decode_as<std::int32_t>(tensor, out, path);
-    case DType::u64: return decode_as<std::uint64_t>(tensor, out, path);
-    case DType::i64: return decode_as<std::int64_t>(tensor, out, path);
-    case DType::f32: return decode_as<float>(tensor, out, path);
-    case DType::f64: return decode_as<double>(tensor, out, path);
-  }
+  visit(*find_element_type(tensor.data_type)->dtype, [&]<class T>(std::type_identity<T>) {
+    constexpr bool as_bits = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+    decode_as<std::conditional_t<as_bits, std::uint16_t, T>>(tensor, out, path);
+  });
 }
 
 }  // namespace lamina::detail::onnx

@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 /// Protocol Buffers' wire format, read with the checks that a hostile file calls for. For .cpp files only.
 namespace lamina::detail::onnx {
@@ -63,6 +65,46 @@ class Message {
   std::uint32_t field_ = 0;
   bool taken_ = true;  // what it holds
 };
+
+/// What takes the fields of that number.
+template <class Take>
+struct Field {
+  Field(std::uint32_t of, Take by) : number(of), take(std::move(by)) {}
+
+  std::uint32_t number;
+  Take take;
+};
+
+/// Reads all of a message; fields of other numbers are passed over.
+template <class... Fields>
+void read(std::span<std::byte> bytes, const Place& place, const Fields&... fields) {
+  Message message(bytes, place);
+  while (message.next()) {
+    (void)((message.field() == fields.number && (fields.take(message), true)) || ...);
+  }
+}
+
+/// A field that is kept, or one more of a list; of messages, what `decode(bytes, place)` makes of each.
+inline auto into(std::uint32_t number, std::string& to) {
+  return Field(number, [&to](Message& message) { to = message.text(); });
+}
+inline auto into(std::uint32_t number, std::int64_t& to) {
+  return Field(number, [&to](Message& message) { to = message.integer(); });
+}
+inline auto into(std::uint32_t number, std::int32_t& to) {
+  return Field(number, [&to](Message& message) { to = message.integer32(); });
+}
+inline auto into(std::uint32_t number, std::vector<std::string>& to) {
+  return Field(number, [&to](Message& message) { to.push_back(message.text()); });
+}
+template <class T>
+auto into(std::uint32_t number, std::vector<T>& to, std::string_view what,
+          T (*decode)(std::span<std::byte>, const Place&)) {
+  return Field(number, [&to, what, decode](Message& message) {
+    const Place inner{message.place().source, &message.place(), what, static_cast<std::int64_t>(to.size())};
+    to.push_back(decode(message.bytes(), inner));
+  });
+}
 
 /// Calls `f` with every element of a repeated field of varints, packed or not.
 template <class F>

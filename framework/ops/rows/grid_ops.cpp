@@ -10,15 +10,6 @@
 namespace lamina::detail {
 namespace {
 
-template <class T>
-T choice(const Expansion& e, std::string_view what, const std::string& wanted,
-         std::initializer_list<std::pair<std::string_view, T>> choices) {
-  for (const auto& [name, value] : choices) {
-    if (name == wanted) return value;
-  }
-  e.refuse("there is no ", what, ' ', wanted);
-}
-
 int grid_sample(Expansion& e) {
   using M = GridMode;
   using P = GridPadding;

@@ -98,15 +98,10 @@ int gather_nd(Expansion& e) {
 }
 
 int scatter(Expansion& e, ScatterProblem problem, int indices) {
-  static constexpr std::pair<std::string_view, ScatterReduction> reductions[] = {{"none", ScatterReduction::none},
-                                                                                 {"add", ScatterReduction::add},
-                                                                                 {"mul", ScatterReduction::mul},
-                                                                                 {"max", ScatterReduction::max},
-                                                                                 {"min", ScatterReduction::min}};
-  const std::string wanted = e.attributes().text("reduction", "none");
-  const auto* found = std::ranges::find(reductions, wanted, &std::pair<std::string_view, ScatterReduction>::first);
-  if (found == std::end(reductions)) e.refuse("there is no reduction ", wanted);
-  problem.reduction = found->second;
+  using R = ScatterReduction;
+  problem.reduction =
+      choice<R>(e, "reduction", e.attributes().text("reduction", "none"),
+                {{"none", R::none}, {"add", R::add}, {"mul", R::mul}, {"max", R::max}, {"min", R::min}});
   const int data = e.input(0), updates = e.input(2);
   if (e.dtype(updates) != e.dtype(data)) e.refuse("expected updates of ", e.dtype(data), ", got ", e.dtype(updates));
   return e.solve(problem, e.shape(data), e.dtype(data), {data, indices, updates});

@@ -59,7 +59,7 @@ test::ConvReference reference(const ConvGeometry& g, const test::ConvData& data,
 class CpuBf16 : public testing::TestWithParam<Engine> {};
 
 TEST_P(CpuBf16, KeepsTheContractOnEveryGeometry) {
-  const bool model = GetParam().what == amx_model().what;
+  const bool model = GetParam().what == amx_models().front().what;
   for (const ConvGeometry& g : test::awkward_geometries()) {
     if (model && g.flops() > 2e6) continue;  // it is slow
     const test::ConvData data = test::draw(g, Values::mixed);
@@ -77,7 +77,7 @@ TEST_P(CpuBf16, KeepsTheContractOnEveryGeometry) {
 
 // All remainders of tiles and blocks: of pixels, of filters, of channels.
 TEST_P(CpuBf16, EveryRemainder) {
-  const int step = GetParam().what == amx_model().what ? 3 : 1;
+  const int step = GetParam().what == amx_models().front().what ? 3 : 1;
   for (int i = 1; i <= 70; i += step) {
     for (const int kernel : {1, 2}) {
       const ConvGeometry g = geometry_of(square(1, i, 3, 71 - i, 71 - i, kernel, 1, kernel - 1));
@@ -228,7 +228,7 @@ TEST(CpuBf16Engines, TheDescriptionChooses) {
     return std::string(find_kernel(problem, p)->name) + " " + choose(problem, p).prepare(problem, p)->description();
   };
   const auto says = [&](std::string_view text) { return chosen().find(text) != std::string::npos; };
-  EXPECT_TRUE(says(engines().front().what)) << chosen();
+  EXPECT_TRUE(says(engines(DType::bf16).front().what)) << chosen();
   device.amx_bf16 = false;
   EXPECT_TRUE(says(device.avx512_bf16 ? "bf16_dot bf16: AVX512-BF16" : "bf16_fma")) << chosen();
   device.avx512_bf16 = false;

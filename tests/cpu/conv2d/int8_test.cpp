@@ -68,13 +68,9 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
             .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
         Runs run(input, output, pool);
         const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
-        for (const auto& engines : {cpu::bf16::int8_amx_models(), cpu::bf16::int8_amx_engines(),
-                                    cpu::bf16::int8_dot_engines(), cpu::bf16::int8_multiply_add_engines()}) {
+        for (const auto& engines : {cpu::bf16::amx_models(), cpu::bf16::engines(type)}) {
           for (const cpu::bf16::Engine& engine : engines) {
-            const bool here = !(engine.unit == cpu::bf16::Unit::amx && engine.what == "AMX" && !p.device.amx_int8) &&
-                              !(engine.unit == cpu::bf16::Unit::dot && !p.device.avx512_vnni) &&
-                              cpu::supported(engine.set);
-            if (engine.operand != type || !here) continue;
+            if (engine.operand != type) continue;
             const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine));
             EXPECT_EQ(std::memcmp(y.raw(), expected.raw(), y.bytes()), 0)
                 << g.in_channels << " to " << g.out_channels << ", " << g.kernel_height << ", " << type << " to "

@@ -57,7 +57,7 @@ void multiply(const Tile& tile, int positions) {
   positions > rows ? multiply_rows<Tiles, of, 2>(tile, positions) : multiply_rows<Tiles, of, 1>(tile, positions);
 }
 
-template <class Tiles, DType of = DType::bf16>
+template <class Tiles, DType of>
 constexpr Engine engine(std::string_view what) {
   return {.unit = Unit::amx,
           .operand = of,
@@ -72,35 +72,23 @@ constexpr Engine engine(std::string_view what) {
           .multiply = multiply<Tiles, of>};
 }
 
+template <class Tiles>
+std::span<const Engine> engines_of(std::string_view what) {
+  static const Engine engines[] = {engine<Tiles, DType::bf16>(what), engine<Tiles, DType::u8>(what),
+                                   engine<Tiles, DType::i8>(what)};
+  return engines;
+}
+
 }  // namespace
 
 std::span<const Engine> amx_engines() {
 #if defined(__x86_64__)
-  static constexpr Engine engines[] = {engine<Tiles>("AMX")};
-  return engines;
+  return engines_of<Tiles>("AMX");
 #else
   return {};
 #endif
 }
 
-std::span<const Engine> int8_amx_engines() {
-#if defined(__x86_64__)
-  static constexpr Engine engines[] = {engine<Tiles, DType::u8>("AMX"), engine<Tiles, DType::i8>("AMX")};
-  return engines;
-#else
-  return {};
-#endif
-}
-
-std::span<const Engine> int8_amx_models() {
-  static constexpr Engine models[] = {engine<TileModel, DType::u8>("a model of AMX"),
-                                      engine<TileModel, DType::i8>("a model of AMX")};
-  return models;
-}
-
-const Engine& amx_model() {
-  static constexpr Engine model = engine<TileModel>("a model of AMX");
-  return model;
-}
+std::span<const Engine> amx_models() { return engines_of<TileModel>("a model of AMX"); }
 
 }  // namespace lamina::cpu::bf16

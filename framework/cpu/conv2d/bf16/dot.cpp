@@ -120,18 +120,13 @@ constexpr Engine engine(DType operand, std::string_view what) {
 }  // namespace
 
 std::span<const Engine> dot_engines() {
-  static constexpr Engine engines[] = {engine<OfBf16>(DType::bf16, "AVX512-BF16")};
-  return engines;
-}
-
-std::span<const Engine> int8_dot_engines() {
-  static constexpr Engine engines[] = {engine<OfBytes<false>>(DType::u8, "AVX512-VNNI"),
+  static constexpr Engine engines[] = {engine<OfBf16>(DType::bf16, "AVX512-BF16"),
+                                       engine<OfBytes<false>>(DType::u8, "AVX512-VNNI"),
                                        engine<OfBytes<true>>(DType::i8, "AVX512-VNNI")};
   return engines;
 }
 #else
 std::span<const Engine> dot_engines() { return {}; }
-std::span<const Engine> int8_dot_engines() { return {}; }
 #endif
 
 }  // namespace lamina::cpu::bf16

@@ -8,8 +8,8 @@
 #include "lamina/tensor/dtype.h"
 
 /// What multiplies bf16 numbers on a CPU and sums the products in f32: three engines with one interface, and the same
-/// interface for products of f32 (f32_engine). Around them
-/// stand a driver (convolution.h) and what moves values between activations and engines (moves.h).
+/// interface for products of f32 and of eight bits. Around them stand a driver (convolution.h) and what moves values
+/// between activations and engines (moves.h).
 namespace lamina::cpu::bf16 {
 
 /// Channels of one step of a reduction: 64 bytes of bf16, a cache line and a row of an AMX tile.
@@ -60,31 +60,22 @@ struct Engine {
   void (*multiply)(const Tile& tile, int positions);
 };
 
-/// Those that this machine runs, the fastest first; the last one is plain C++.
-std::span<const Engine> engines();
+/// Those of an operand that this machine runs, the fastest first; the last one is plain C++. The sums of f32 are of
+/// chains as long as docs/inside/precision.md allows, those of u8 and i8 are i32.
+std::span<const Engine> engines(DType operand);
 /// Whether the description has the unit.
-bool has_unit(const DeviceDescription& device, Unit unit);
+bool has_unit(const DeviceDescription& device, Unit unit, DType operand);
 /// The fastest of a unit's that need no more than the instructions described, or whatever comes next here.
-const Engine& engine_of(Unit unit, const DeviceDescription& device);
-
-/// That of f32, whose sums are of chains as long as docs/inside/precision.md allows.
-const Engine& f32_engine(const DeviceDescription& device);
-
-/// The fastest of all of bf16 that the description has.
-const Engine& best_engine(const DeviceDescription& device);
+const Engine& engine_of(Unit unit, DType operand, const DeviceDescription& device);
+/// The fastest of all that the description has.
+const Engine& best_engine(const DeviceDescription& device, DType operand = DType::bf16);
 
 /// The engines of each unit, whether this machine runs them or not; empty where nobody could.
 std::span<const Engine> amx_engines();
 std::span<const Engine> dot_engines();
 std::span<const Engine> multiply_add_engines();
-/// Those of f32 that this machine runs, the fastest first; the last one is plain C++.
-std::span<const Engine> f32_engines();
-/// Those of products of u8 and i8, whose sums are i32: of positions of u8, and of i8. The last two are for any machine.
-std::span<const Engine> int8_amx_engines();
-std::span<const Engine> int8_dot_engines();
 std::span<const Engine> int8_multiply_add_engines();
 /// AMX's driver over a model of its instructions in plain C++, for tests on machines without them.
-const Engine& amx_model();
-std::span<const Engine> int8_amx_models();
+std::span<const Engine> amx_models();
 
 }  // namespace lamina::cpu::bf16

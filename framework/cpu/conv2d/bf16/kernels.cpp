@@ -29,7 +29,7 @@ std::string description(const Layer& layer) {
 }  // namespace
 
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
-  if (!has_unit(p.device, unit)) return false;
+  if (!has_unit(p.device, unit, DType::bf16)) return false;
   if (p.precision != Precision::bf16 || !problem.epilogue.is_residual(problem.scaled ? 2 : 1)) return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
   if (p.output().format.layout != Layout::nhwc) return false;
@@ -110,7 +110,7 @@ std::vector<Packed> packed(const ConvProblem& problem, Format input, const Engin
 }  // namespace
 
 std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const Preparation& p) {
-  const Engine& engine = engine_of(unit, p.device);
+  const Engine& engine = engine_of(unit, DType::bf16, p.device);
   const Format input = p.input().format;
   // The last of them is for every input, the first for finite numbers.
   std::vector<std::vector<Packed>> ways;

@@ -1,11 +1,9 @@
 // Activations to and from the blocks that the engines work on, written once and compiled for each instruction set.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/bf16/moves.cpp"
-#include <hwy/foreach_target.h>
-//
+#include "lamina/cpu/simd_targets.h"
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -15,12 +13,7 @@
 #include "lamina/cpu/conv2d/bf16/write-inl.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu::bf16 {
-namespace {
-namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
+LAMINA_SIMD_BEGIN(lamina::cpu::bf16);
 
 /// 32 values of bf16 as they are, or as f32.
 HWY_INLINE void put(const bfloat16* from, bfloat16* to) {
@@ -234,10 +227,7 @@ constexpr Moves of_target = {.set = LAMINA_SIMD_SET,
                              .widen = convert<Stores<float>, bfloat16, float>,
                              .narrow = convert<Stores<bfloat16>, float, bfloat16>};
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu::bf16
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu::bf16 {

@@ -2,12 +2,10 @@
 // multiplies them; then the input is widened when it is copied (moves.cpp), weights in registers. Written once and
 // compiled for each instruction set by Highway.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/bf16/multiply_add.cpp"
-#include <hwy/foreach_target.h>
-//
+#include "lamina/cpu/simd_targets.h"
+
 #include <hwy/highway.h>
 
 #include <array>
@@ -16,12 +14,8 @@
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu::bf16 {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu::bf16);
 
-namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 using Vector = hn::Vec<Tag>;
 constexpr int lanes = static_cast<int>(hn::MaxLanes(Tag()));
@@ -129,20 +123,15 @@ constexpr Engine engine = {.unit = Unit::multiply_add,
                            .multiply = multiply<W>};
 constexpr Engine of_f32 = engine<float>, of_bf16 = engine<std::uint16_t>;
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu::bf16
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu::bf16 {
 
 std::span<const Engine> multiply_add_engines() {
-  static constexpr std::array engines = {LAMINA_SIMD_ALL(of_bf16)};
+  static constexpr std::array engines = {LAMINA_SIMD_ALL(of_bf16) LAMINA_SIMD_ALL(of_f32)};
   return engines;
 }
-
-std::span<const Engine> f32_engines() { return LAMINA_SIMD_KERNELS(of_f32); }
 
 }  // namespace lamina::cpu::bf16
 #endif

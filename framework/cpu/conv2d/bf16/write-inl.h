@@ -7,20 +7,14 @@
 #define LAMINA_CPU_CONV2D_BF16_WRITE
 #endif
 
-#include <hwy/highway.h>
-
 #include <cstring>
 
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "lamina/cpu/vector_math-inl.h"
 #include "lamina/cpu/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu::bf16 {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu::bf16);
 
-namespace hn = hwy::HWY_NAMESPACE;
 using ::lamina::cpu::HWY_NAMESPACE::clamped;
 using ::lamina::cpu::HWY_NAMESPACE::load_floats;
 using ::lamina::cpu::HWY_NAMESPACE::rough_gelu;
@@ -162,8 +156,5 @@ void write(const Write& w) {
   w.addend != nullptr ? run.template operator()<true>() : run.template operator()<false>();
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu::bf16
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 #endif

@@ -14,28 +14,6 @@ namespace {
 using bf16::Engine;
 using bf16::Layer;
 
-bool runs(const DeviceDescription& device, Unit unit) {
-  if (unit == Unit::multiply_add) return true;
-  return device.instructions == InstructionSet::avx512 && (unit == Unit::amx ? device.amx_int8 : device.avx512_vnni);
-}
-
-/// Of the instructions described, as far as this machine has them.
-const Engine& engine_of(Unit unit, DType input, const DeviceDescription& device) {
-  const DeviceDescription here = describe(Device::cpu());
-  const Engine* last = nullptr;
-  for (const auto& some : {bf16::int8_amx_engines(), bf16::int8_dot_engines(), bf16::int8_multiply_add_engines()}) {
-    for (const Engine& engine : some) {
-      if (engine.operand != input) continue;
-      last = &engine;
-      if (engine.unit >= unit && engine.set >= device.instructions && runs(here, engine.unit) &&
-          supported(engine.set)) {
-        return engine;
-      }
-    }
-  }
-  return *last;
-}
-
 /// The driver's elements are of two bytes: two channels are one. An odd number of them gets one more, of zero weights.
 ConvGeometry halved(ConvGeometry g) {
   g.in_channels = (g.group_in_channels() + 1) / 2 * g.groups;
@@ -124,7 +102,8 @@ bool turns(const View& output) {
 
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!runs(p.device, unit) || !detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined()) return false;
+  if (!detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined()) return false;
+  if (!bf16::has_unit(p.device, unit, p.input().format.dtype)) return false;
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();
   if (input.is_slice() && (input.channels % 4 != 0 || input.alignment % 4 != 0)) return false;
@@ -173,7 +152,7 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
 }
 
 std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const Preparation& p) {
-  return prepare_with(problem, p, engine_of(unit, p.input().format.dtype, p.device));
+  return prepare_with(problem, p, bf16::engine_of(unit, p.input().format.dtype, p.device));
 }
 
 }  // namespace lamina::cpu::int8

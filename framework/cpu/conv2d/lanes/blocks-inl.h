@@ -8,17 +8,12 @@
 #define LAMINA_CPU_CONV2D_LANES_BLOCKS
 #endif
 
-#include <hwy/highway.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "lamina/cpu/conv2d/bf16/write-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu::bf16 {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu::bf16);
 
 using Words = hn::RebindToUnsigned<Tag>;
 using WordVector = hn::Vec<Words>;
@@ -150,8 +145,5 @@ struct InstructionRounding {
 };
 #endif
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu::bf16
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 #endif

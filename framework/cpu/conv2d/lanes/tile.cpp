@@ -1,20 +1,13 @@
 // The multiply-adds of one tile of a convolution whose lanes are channels, compiled for each instruction set.
 
-#include "lamina/cpu/simd_targets.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lamina/cpu/conv2d/lanes/tile.cpp"
-#include <hwy/foreach_target.h>
-//
-#include <hwy/highway.h>
+#include "lamina/cpu/simd_targets.h"
 
 #include "lamina/cpu/conv2d/lanes/blocks-inl.h"
 #include "lamina/cpu/conv2d/lanes/tile.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace lamina::cpu::bf16 {
-namespace {
-namespace HWY_NAMESPACE {
+LAMINA_SIMD_BEGIN(lamina::cpu::bf16);
 
 /// K columns of taps, S positions from output to output: neighbouring outputs share what they read. `inside`: a tile
 /// that reads no column outside of the image; others have a table of where each is, or its zeros.
@@ -147,8 +140,7 @@ HWY_NOINLINE void store_sums(const LanesTile& t, const float* sums, std::int64_t
     return;
   }
   for (int p = 0; p < t.positions; ++p) {
-    for (int i = 0; i < size; ++i)
-      t.sums[p * size + i] = sums[p * size + lane_place(detail::DTypeOf<T>::value, i, size)];
+    for (int i = 0; i < size; ++i) t.sums[p * size + i] = sums[p * size + lane_place(dtype_of<T>, i, size)];
   }
 }
 
@@ -275,10 +267,7 @@ constexpr LanesKernel of_bf16 = {
 #endif
 };
 
-}  // namespace HWY_NAMESPACE
-}  // namespace
-}  // namespace lamina::cpu::bf16
-HWY_AFTER_NAMESPACE();
+LAMINA_SIMD_END;
 
 #if HWY_ONCE
 namespace lamina::cpu::bf16 {

@@ -198,7 +198,7 @@ std::optional<MoveProblem> moves_rows(const MoveProblem& problem, std::int64_t e
     count *= axis->extent;
     const bool stride = axis->offsets.empty();
     if (covered < length) {
-      if (axis->extent > 1 && (!stride || axis->stride != covered)) return std::nullopt;
+      if (axis->extent > 1 ? !stride || axis->stride != covered : !stride && axis->offsets[0] != 0) return std::nullopt;
       covered *= axis->extent;
       continue;
     }
