@@ -48,7 +48,7 @@ LEFT_OUT = {
 }
 TESTS = {"tests": 29_689}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 52_040), (LEFT_OUT, 5_000), (TESTS, 29_621))
+TABLES = ((EVERY_BUILD, 52_040), (LEFT_OUT, 5_000), (TESTS, 29_700))
 ALL = EVERY_BUILD | LEFT_OUT | TESTS
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/rules/eight_bits.h"
@@ -44,6 +46,14 @@ inline bool saturates(const detail::ChannelEnd& all, std::int64_t terms) {
 /// Of codes that are added to others, a row for each of their own codes (detail::table_of_sums). Not 256 bytes apart:
 /// neighbours' codes, which differ, are then in other banks of shared memory.
 inline constexpr int sums_pitch = 260, sums_bytes = 256 * sums_pitch;
+
+inline std::vector<std::uint8_t> rows_of_sums(const std::vector<std::uint8_t>& table) {
+  std::vector<std::uint8_t> rows(sums_bytes);
+  for (std::ptrdiff_t own = 0; own < 256; ++own) {
+    std::copy_n(table.begin() + own * 256, 256, rows.begin() + own * sums_pitch);
+  }
+  return rows;
+}
 
 /// For `channels`, of which those that there are not get zeros. `constants` keeps the memory.
 inline Ends ends_of(const detail::ChannelEnd& end, int channels, Constants& constants,

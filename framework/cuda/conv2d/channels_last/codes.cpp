@@ -100,17 +100,6 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   return packed;
 }
 
-/// As Arguments::sums has them.
-std::vector<std::uint8_t> sums_of(const ConvProblem& problem, const Preparation& p) {
-  const std::vector<std::uint8_t> table = lamina::detail::table_of_sums(problem, p);
-  std::vector<std::uint8_t> rows(eight_bits::sums_bytes);
-  for (std::size_t own = 0; own < 256; ++own) {
-    std::copy_n(table.begin() + static_cast<std::ptrdiff_t>(own * 256), 256,
-                rows.begin() + static_cast<std::ptrdiff_t>(own * eight_bits::sums_pitch));
-  }
-  return rows;
-}
-
 /// How codes become others with the numbers of f32 that input 1 has for each channel; nothing if they do not.
 std::optional<CodesAgain> again_of(const ConvProblem& problem, const Preparation& p) {
   const PointwiseChain& chain = problem.epilogue.chain;
@@ -301,9 +290,9 @@ std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Prepar
   const lamina::detail::CodesAlone alone(problem, preparation);
   const auto again = again_of(problem, preparation);
   const bool adds = preparation.inputs.size() > 1 && !again;
-  return std::make_unique<ChannelsLastCodes>(alone, preparation.output(),
-                                             adds ? sums_of(problem, preparation) : std::vector<std::uint8_t>(), again,
-                                             problem.eight.table);
+  const auto sums = adds ? eight_bits::rows_of_sums(lamina::detail::table_of_sums(problem, preparation))
+                         : std::vector<std::uint8_t>();
+  return std::make_unique<ChannelsLastCodes>(alone, preparation.output(), sums, again, problem.eight.table);
 }
 
 }  // namespace lamina::cuda::channels_last
