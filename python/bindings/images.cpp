@@ -41,16 +41,6 @@ bool is_pillows(nb::handle photo) {
   return !pillow.is_none() && nb::isinstance(photo, pillow.attr("Image"));
 }
 
-/// An image of Pillow out of a file of a kind that this build does not read, or None.
-nb::object opened_by_pillow(nb::handle photo) {
-  constexpr std::array<std::array<const char*, 2>, 3> kinds = {{{"HEIC", "HEIF"}, {"AVIF", "AVIF"}, {"TIFF", "TIFF"}}};
-  nb::list unread;
-  for (const auto& [ours, pillows] : kinds) {
-    if (image_formats().find(ours) == std::string::npos) unread.append(pillows);
-  }
-  return nb::len(unread) == 0 ? nb::none() : nb::module_::import_("lamina._pillow").attr("opened")(photo, unread);
-}
-
 /// The pixels as an array u8 [H, W, 3] that owns them.
 nb::object pixels_of(Image image) {
   auto owner = std::make_shared<Image>(std::move(image));
@@ -127,13 +117,7 @@ Photo::Photo(nb::handle photo, bool upright) {
   if (is_pillows(photo)) {
     take_pillows(photo, upright);
   } else if (nb::isinstance<nb::bytes>(photo) || nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
-    try {
-      decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
-    } catch (const Error&) {
-      const nb::object picture = opened_by_pillow(photo);
-      if (picture.is_none()) throw;
-      take_pillows(picture, true);  // as these kinds are read here
-    }
+    decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
   } else {
     lent.emplace(photo, "photo", Lent::Access::read);
     view = view_of(lent->tensor());
@@ -171,6 +155,7 @@ void Photo::take_pillows(nb::handle photo, bool upright) {
 #define LAMINA_PHOTO "photo: lamina._photos.Photo"
 
 void bind_images(nb::module_& m) {
+  read_by_pillow();
   nb::class_<Preprocess>(
       m, "Preprocess",
       "How a photograph becomes a network's input, in torchvision's terms: Resize(resize), "

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "lamina/images/codecs/codec.h"
@@ -64,36 +63,37 @@ constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
   return starts(bytes, "II*\0"sv) || starts(bytes, "MM\0*"sv);
 };
 
-constexpr auto table = std::to_array<Codec>({
-    {"PNG", ".png.", is_png, check_png, decode_png},
-#ifdef LAMINA_WITH_LIBJPEG
-    {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, decode_jpeg},
-#endif
-    {"GIF", ".gif.", gif, check_gif, decode_gif},
-    {"BMP", ".bmp.", is_bmp, check_bmp, decode_bmp},
-    {"PGM", ".pgm.", pgm, check_pnm, decode_pnm},
-    {"PPM", ".ppm.", ppm, check_pnm, decode_pnm},
-#ifdef LAMINA_WITH_WEBP
-    {"WebP", ".webp.", webp, check_webp, decode_webp},
-#endif
-#ifdef LAMINA_WITH_HEIF
-    {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
-    {"AVIF", ".avif.", avif, check_heic, decode_heic},
-#endif
-#ifdef LAMINA_WITH_TIFF
-    {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
-#endif
-    {"TGA", ".tga.", is_tga, check_tga, decode_tga},
-});
-
 }  // namespace
 
-std::span<const Codec> codecs() { return table; }
+std::vector<Codec>& codecs() {
+  static std::vector<Codec> table = {
+      {"PNG", ".png.", is_png, check_png, decode_png},
+#ifdef LAMINA_WITH_LIBJPEG
+      {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, decode_jpeg},
+#endif
+      {"GIF", ".gif.", gif, check_gif, decode_gif},
+      {"BMP", ".bmp.", is_bmp, check_bmp, decode_bmp},
+      {"PGM", ".pgm.", pgm, check_pnm, decode_pnm},
+      {"PPM", ".ppm.", ppm, check_pnm, decode_pnm},
+#ifdef LAMINA_WITH_WEBP
+      {"WebP", ".webp.", webp, check_webp, decode_webp},
+#endif
+#ifdef LAMINA_WITH_HEIF
+      {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
+      {"AVIF", ".avif.", avif, check_heic, decode_heic},
+#endif
+#ifdef LAMINA_WITH_TIFF
+      {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
+#endif
+      {"TGA", ".tga.", is_tga, check_tga, decode_tga},
+  };
+  return table;
+}
 
 const Codec* codec_of(std::span<const std::byte> bytes) {
   const Bytes head = bytes.first(std::min<std::size_t>(bytes.size(), 32));
-  const auto found = std::ranges::find_if(table, [&](const Codec& codec) { return codec.recognises(head); });
-  return found == table.end() ? nullptr : &*found;
+  const auto found = std::ranges::find_if(codecs(), [&](const Codec& codec) { return codec.recognises(head); });
+  return found == codecs().end() ? nullptr : &*found;
 }
 
 }  // namespace lamina::detail
