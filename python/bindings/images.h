@@ -22,9 +22,6 @@ struct Photo {
   ImageView view;  // of the one or the other
 };
 
-/// Has Pillow read the kinds of pictures that this build does not.
-void read_by_pillow();
-
 /// Photographs and how they become inputs.
 void bind_images(nb::module_& m);
 

@@ -28,9 +28,8 @@ bool is_bmp(Bytes bytes) {
 }
 
 bool is_pnm(Bytes bytes, char kind) {
-  const char mark[] = {'P', kind};
   constexpr std::string_view next = " \t\n\v\f\r#";
-  return starts(bytes, {mark, 2}) && bytes.size() >= 3 &&
+  return bytes.size() >= 3 && byte(bytes, 0) == 'P' && byte(bytes, 1) == kind &&
          next.find(static_cast<char>(byte(bytes, 2))) != std::string_view::npos;
 }
 
@@ -41,8 +40,7 @@ bool is_tga(Bytes bytes) {
   const bool colour = map == 0 && type == 2 && (bits == 15 || bits == 16 || bits == 24 || bits == 32);
   const bool grey = map == 0 && type == 3 && (bits == 8 || bits == 16);
   const bool pixels = (byte(bytes, 12) | byte(bytes, 13)) != 0 && (byte(bytes, 14) | byte(bytes, 15)) != 0;
-  const bool interleaved = (byte(bytes, 17) & 0xc0) != 0;
-  return (palette || colour || grey) && pixels && !interleaved;
+  return (palette || colour || grey) && pixels && (byte(bytes, 17) & 0xc0) == 0;  // rows in order
 }
 
 constexpr auto gif = [](Bytes bytes) { return starts(bytes, "GIF87a") || starts(bytes, "GIF89a"); };
@@ -66,7 +64,7 @@ constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
 }  // namespace
 
 std::vector<Codec>& codecs() {
-  static std::vector<Codec> table = {
+  static auto table = std::vector<Codec>({
       {"PNG", ".png.", is_png, check_png, decode_png},
 #ifdef LAMINA_WITH_LIBJPEG
       {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, decode_jpeg},
@@ -86,7 +84,7 @@ std::vector<Codec>& codecs() {
       {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
 #endif
       {"TGA", ".tga.", is_tga, check_tga, decode_tga},
-  };
+  });
   return table;
 }
 
