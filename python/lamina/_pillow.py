@@ -10,7 +10,7 @@ def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tu
     none. `content` says what it is: "a HEIC picture"."""
     kind = content.split()[1]
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
         if kind == "HEIC":
             from pillow_heif import register_heif_opener
             register_heif_opener()
@@ -28,5 +28,7 @@ def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tu
             upright = Image.new("RGB", seen.size, "white")
             upright.paste(seen, mask=seen)
         return *upright.size, alpha, upright.convert("RGB").tobytes()
+    except (KeyError, UnidentifiedImageError):
+        return f"this is {content}, damaged or of a sort that Pillow does not read"
     except Exception as error:
         return f"this is {content}, which Pillow cannot read: {error}"
