@@ -9,6 +9,6 @@ from importlib import util
 folder = os.path.dirname(os.path.realpath(util.find_spec("lamina").origin))
 modules = [name for name in os.listdir(folder) if name.startswith("_core.") and name.endswith(".so")]
 spec = util.spec_from_file_location("lamina._core", os.path.join(folder, modules[0]))
-module = util.module_from_spec(spec)
+module = sys.modules[spec.name] = util.module_from_spec(spec)
 spec.loader.exec_module(module)
 module.command([os.fsencode(word) for word in sys.argv])

@@ -4,18 +4,18 @@
 # Ubuntu 22.04, Fedora 36 and what came after them. It installs what is missing, as scripts/demo.sh does, and needs PyPI,
 # from which come the files that scripts/wheel names and no others.
 #   scripts/build_wheel.sh           for CPUs
-#   scripts/build_wheel.sh --cuda    also for the GPUs of every machine, which takes long to compile; it needs the driver
-#                                    alone, and runs on the CPU where there is none
+#   scripts/build_wheel.sh --cuda    also for the GPUs of every machine, into dist/cuda/; takes long to compile; needs the
+#                                    driver alone, and runs on the CPU where there is none
 #   LAMINA_ARCHITECTURES=90a-real scripts/build_wheel.sh --cuda      for these GPUs only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 settings=(-Ccmake.define.LAMINA_CUDA=OFF)
-kind=cpu
+kind=cpu dist=dist
 case ${1:-} in
   '') ;;
   --cuda)
-    kind=cuda
+    kind=cuda dist=dist/cuda  # in a folder of its own: dist/*.whl is one wheel
     # Its name is another than the CPU's wheel's, and pip prefers it where both lie side by side.
     settings=(-Ccmake.define.LAMINA_CUDA=ON -Cwheel.build-tag=1cuda)
     [ -z "${LAMINA_ARCHITECTURES:-}" ] || settings+=(-Ccmake.define.CMAKE_CUDA_ARCHITECTURES="$LAMINA_ARCHITECTURES")
@@ -45,8 +45,9 @@ PATH=$PWD/$tools/bin:$PATH
 python -m build --no-isolation --sdist --outdir dist .
 python -m build --no-isolation --wheel --outdir build/python/wheel "${settings[@]}" .
 # Takes libjpeg and libwebp in, so that the wheel needs the C and C++ runtime alone.
-auditwheel -v repair --wheel-dir dist build/python/wheel/*.whl
-wheel=$(ls -t dist/lamina-*.whl | head -n 1)
+auditwheel -v repair --wheel-dir $dist build/python/wheel/*.whl
+wheel=$(ls -t $dist/lamina-*.whl | head -n 1)
 abi3audit --strict "$wheel"
 python scripts/wheel/write_sbom.py "$build" >"${wheel%.whl}.cdx.json"
-ls -l dist
+ls -l $dist
+echo "pip install $wheel"

@@ -9,7 +9,9 @@
 #include <filesystem>
 
 #include "gil.h"
+#include "lamina/base/content.h"
 #include "lamina/base/error.h"
+#include "lamina/images/codecs/codec.h"
 #include "lamina/images/preprocess.h"
 #include "lent.h"
 #include "options.h"
@@ -39,16 +41,6 @@ std::size_t bytes_of(const ImageView& rgb) {
 bool is_pillows(nb::handle photo) {
   const nb::object pillow = nb::module_::import_("sys").attr("modules").attr("get")("PIL.Image");
   return !pillow.is_none() && nb::isinstance(photo, pillow.attr("Image"));
-}
-
-/// An image of Pillow out of a file of a kind that this build does not read, or None.
-nb::object opened_by_pillow(nb::handle photo) {
-  constexpr std::array<std::array<const char*, 2>, 3> kinds = {{{"HEIC", "HEIF"}, {"AVIF", "AVIF"}, {"TIFF", "TIFF"}}};
-  nb::list unread;
-  for (const auto& [ours, pillows] : kinds) {
-    if (image_formats().find(ours) == std::string::npos) unread.append(pillows);
-  }
-  return nb::len(unread) == 0 ? nb::none() : nb::module_::import_("lamina._pillow").attr("opened")(photo, unread);
 }
 
 /// The pixels as an array u8 [H, W, 3] that owns them.
@@ -99,6 +91,55 @@ nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool u
   return to_python(Result{std::move(result)});
 }
 
+/// HEIC, AVIF and TIFF by Pillow, where this build has no library for them; without pixels unless it is wanted `whole`.
+std::pair<Image, bool> picture_and_alpha(const detail::EncodedImage& file, bool whole, bool on_white) {
+  const WithGil gil;
+  if (!gil.held()) file.fail("cannot be read: the interpreter ends");
+  try {
+    const nb::object answer = nb::module_::import_("lamina._pillow")
+                                  .attr("picture")(nb::bytes(file.data(0, file.size()), file.size()),
+                                                   std::string(detail::content_of(file.bytes()).name), whole, on_white);
+    if (nb::isinstance<nb::str>(answer)) file.fail(nb::cast<std::string>(answer));
+    const auto pixels = nb::cast<nb::bytes>(answer[3]);
+    const auto* first = reinterpret_cast<const std::uint8_t*>(pixels.c_str());
+    return {{nb::cast<int>(answer[0]), nb::cast<int>(answer[1]), {first, first + pixels.size()}},
+            nb::cast<bool>(answer[2])};
+  } catch (const nb::python_error& error) {
+    file.fail("cannot be read: ", error.what());
+  }
+}
+
+detail::ImageSize check(const detail::EncodedImage& file) {
+  const auto [image, alpha] = picture_and_alpha(file, false, false);
+  file.require_size(image.width, image.height);
+  constexpr std::uint64_t bytes = 14;  // of a pixel: Pillow's two pictures, its RGB and ours
+  return {image.width, image.height,
+          bytes * static_cast<std::uint64_t>(image.width) * static_cast<std::uint64_t>(image.height), alpha};
+}
+
+Image decode(const detail::EncodedImage& file, const detail::ImageSize&, bool on_white) {
+  Image image = picture_and_alpha(file, true, on_white).first;
+  detail::require_consistent(image);
+  return image;
+}
+
+template <char first>
+bool begins(std::span<const std::byte> head) {
+  const std::string_view name = detail::content_of(head).name;
+  return name == (first == 'H' ? "a HEIC picture" : first == 'A' ? "an AVIF picture" : "a TIFF picture");
+}
+
+constexpr std::array<detail::Codec, 3> by_pillow = {{{"HEIC (pillow-heif)", ".heic.heif.", begins<'H'>, check, decode},
+                                                     {"AVIF (Pillow)", ".avif.", begins<'A'>, check, decode},
+                                                     {"TIFF (Pillow)", ".tif.tiff.", begins<'T'>, check, decode}}};
+
+void read_by_pillow() {
+  for (const detail::Codec& codec : by_pillow) {
+    if (image_formats().find(codec.name.substr(0, 4)) != std::string::npos) continue;
+    detail::codecs().insert(detail::codecs().end() - 1, codec);
+  }
+}
+
 // Of enumerations, in their order.
 constexpr std::array<const char*, 2> orders = {"rgb", "bgr"};
 constexpr std::array<const char*, 3> aspects = {"kept", "ignored", "letterbox"};
@@ -127,13 +168,7 @@ Photo::Photo(nb::handle photo, bool upright) {
   if (is_pillows(photo)) {
     take_pillows(photo, upright);
   } else if (nb::isinstance<nb::bytes>(photo) || nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
-    try {
-      decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
-    } catch (const Error&) {
-      const nb::object picture = opened_by_pillow(photo);
-      if (picture.is_none()) throw;
-      take_pillows(picture, true);  // as these kinds are read here
-    }
+    decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
   } else {
     lent.emplace(photo, "photo", Lent::Access::read);
     view = view_of(lent->tensor());
@@ -171,6 +206,7 @@ void Photo::take_pillows(nb::handle photo, bool upright) {
 #define LAMINA_PHOTO "photo: lamina._photos.Photo"
 
 void bind_images(nb::module_& m) {
+  read_by_pillow();
   nb::class_<Preprocess>(
       m, "Preprocess",
       "How a photograph becomes a network's input, in torchvision's terms: Resize(resize), "

@@ -54,6 +54,7 @@ void run_command(const nb::list& arguments) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   if (std::signal(SIGINT, SIG_DFL) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  const WithoutGil release;  // its threads ask Pillow for pictures
   std::exit(app::command(static_cast<int>(words.size()), argv.data()));
 }
 #endif

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Sequence
-from typing import Any
 
 
-def opened(photo: str | os.PathLike[str] | bytes, kinds: Sequence[str]) -> Any:
-    """An image of Pillow if the photograph is of one of these kinds, by Pillow's names; None where it cannot tell or is
-    not installed."""
+def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tuple[int, int, bool, bytes]:
+    """Width, height, whether pixels may be transparent, and the pixels, RGB, if it is wanted `whole`; or why there is
+    none. `content` says what it is: "a HEIC picture"."""
+    kind = content.split()[1]
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps, UnidentifiedImageError
+        if kind == "HEIC":
+            from pillow_heif import register_heif_opener
+            register_heif_opener()
     except ImportError:
-        return None
+        return f"this is {content}, which Lamina reads after pip install {'pillow-heif' if kind == 'HEIC' else 'pillow'}"
     try:
-        from pillow_heif import register_heif_opener
-        register_heif_opener()
-    except ImportError:
-        pass
-    Image.init()
-    known = [kind for kind in kinds if kind in Image.OPEN]
-    try:
-        picture = Image.open(io.BytesIO(photo) if isinstance(photo, bytes) else photo, formats=known)
-        picture.load()
-    except Exception:  # whatever it says of the file, Lamina has said what it found
-        return None
-    return picture
+        # No other than this kind, as Pillow would run programs for some.
+        found = Image.open(io.BytesIO(photo), formats=["HEIF" if kind == "HEIC" else kind])
+        alpha = found.has_transparency_data
+        if not whole:
+            return *found.size, alpha, b""
+        upright = ImageOps.exif_transpose(found)
+        if on_white and alpha:
+            seen = upright.convert("RGBA")
+            upright = Image.new("RGB", seen.size, "white")
+            upright.paste(seen, mask=seen)
+        return *upright.size, alpha, upright.convert("RGB").tobytes()
+    except (KeyError, UnidentifiedImageError):
+        return f"this is {content}, damaged or of a sort that Pillow does not read"
+    except Exception as error:
+        return f"this is {content}, which Pillow cannot read: {error}"

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import pydoc
 import re
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -123,6 +124,13 @@ def test_nearest_names(digits):
     plan = digits.compile(device="cpu", keep_all=True)
     with pytest.raises(lamina.Error, match='no node "clasifier.6"; nearest: "classifier.6"'):
         plan.activation("clasifier.6")
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
+def test_the_module_shows_nothing_else():
+    """What it has of a C++ library is nobody's to see: beside PyTorch's it crashed in a stream."""
+    shown = subprocess.run(["nm", "-D", "--defined-only", lamina._core.__file__], capture_output=True, text=True, check=True)
+    assert shown.stdout.split()[1:] == ["T", "PyInit__core"]
 
 
 def test_strange_names_and_sizes():

@@ -186,3 +186,6 @@ def test_the_command(tmp_path):
     assert done.returncode == 0 and (tmp_path / "features.png").exists(), done.stderr
     done = lamina("nothing")
     assert done.returncode == 2 and b'no command "nothing"' in done.stderr
+    done = lamina("run", "--model", ROOT / "weights/digits.safetensors", "--input", ROOT / "tests/golden/heic/colour.heic",
+                  "--out", "out.safetensors")  # by libheif, or by pillow-heif, which is named where there is neither
+    assert done.returncode == 0 or b"after pip install pillow-heif" in done.stderr, done.stderr

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lamina/base/error.h"
 #include "lamina/images/image.h"
@@ -104,8 +105,9 @@ struct Codec {
   Image (*decode)(const EncodedImage& file, const ImageSize& size, bool on_white);
 };
 
-/// The formats of this build. TGA, which has no signature, is the last.
-std::span<const Codec> codecs();
+/// The formats of this build. TGA, which has no signature, is the last. Before any thread reads pictures others may be
+/// put in front of it.
+std::vector<Codec>& codecs();
 
 /// The format of a file that begins so; null if it is none of them.
 const Codec* codec_of(std::span<const std::byte> bytes);

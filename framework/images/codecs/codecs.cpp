@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "lamina/images/codecs/codec.h"
@@ -29,9 +28,8 @@ bool is_bmp(Bytes bytes) {
 }
 
 bool is_pnm(Bytes bytes, char kind) {
-  const char mark[] = {'P', kind};
   constexpr std::string_view next = " \t\n\v\f\r#";
-  return starts(bytes, {mark, 2}) && bytes.size() >= 3 &&
+  return bytes.size() >= 3 && byte(bytes, 0) == 'P' && byte(bytes, 1) == kind &&
          next.find(static_cast<char>(byte(bytes, 2))) != std::string_view::npos;
 }
 
@@ -42,8 +40,7 @@ bool is_tga(Bytes bytes) {
   const bool colour = map == 0 && type == 2 && (bits == 15 || bits == 16 || bits == 24 || bits == 32);
   const bool grey = map == 0 && type == 3 && (bits == 8 || bits == 16);
   const bool pixels = (byte(bytes, 12) | byte(bytes, 13)) != 0 && (byte(bytes, 14) | byte(bytes, 15)) != 0;
-  const bool interleaved = (byte(bytes, 17) & 0xc0) != 0;
-  return (palette || colour || grey) && pixels && !interleaved;
+  return (palette || colour || grey) && pixels && (byte(bytes, 17) & 0xc0) == 0;  // rows in order
 }
 
 constexpr auto gif = [](Bytes bytes) { return starts(bytes, "GIF87a") || starts(bytes, "GIF89a"); };
@@ -64,36 +61,37 @@ constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
   return starts(bytes, "II*\0"sv) || starts(bytes, "MM\0*"sv);
 };
 
-constexpr auto table = std::to_array<Codec>({
-    {"PNG", ".png.", is_png, check_png, decode_png},
-#ifdef LAMINA_WITH_LIBJPEG
-    {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, decode_jpeg},
-#endif
-    {"GIF", ".gif.", gif, check_gif, decode_gif},
-    {"BMP", ".bmp.", is_bmp, check_bmp, decode_bmp},
-    {"PGM", ".pgm.", pgm, check_pnm, decode_pnm},
-    {"PPM", ".ppm.", ppm, check_pnm, decode_pnm},
-#ifdef LAMINA_WITH_WEBP
-    {"WebP", ".webp.", webp, check_webp, decode_webp},
-#endif
-#ifdef LAMINA_WITH_HEIF
-    {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
-    {"AVIF", ".avif.", avif, check_heic, decode_heic},
-#endif
-#ifdef LAMINA_WITH_TIFF
-    {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
-#endif
-    {"TGA", ".tga.", is_tga, check_tga, decode_tga},
-});
-
 }  // namespace
 
-std::span<const Codec> codecs() { return table; }
+std::vector<Codec>& codecs() {
+  static auto table = std::vector<Codec>({
+      {"PNG", ".png.", is_png, check_png, decode_png},
+#ifdef LAMINA_WITH_LIBJPEG
+      {"JPEG", ".jpg.jpeg.", jpeg, check_jpeg, decode_jpeg},
+#endif
+      {"GIF", ".gif.", gif, check_gif, decode_gif},
+      {"BMP", ".bmp.", is_bmp, check_bmp, decode_bmp},
+      {"PGM", ".pgm.", pgm, check_pnm, decode_pnm},
+      {"PPM", ".ppm.", ppm, check_pnm, decode_pnm},
+#ifdef LAMINA_WITH_WEBP
+      {"WebP", ".webp.", webp, check_webp, decode_webp},
+#endif
+#ifdef LAMINA_WITH_HEIF
+      {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
+      {"AVIF", ".avif.", avif, check_heic, decode_heic},
+#endif
+#ifdef LAMINA_WITH_TIFF
+      {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
+#endif
+      {"TGA", ".tga.", is_tga, check_tga, decode_tga},
+  });
+  return table;
+}
 
 const Codec* codec_of(std::span<const std::byte> bytes) {
   const Bytes head = bytes.first(std::min<std::size_t>(bytes.size(), 32));
-  const auto found = std::ranges::find_if(table, [&](const Codec& codec) { return codec.recognises(head); });
-  return found == table.end() ? nullptr : &*found;
+  const auto found = std::ranges::find_if(codecs(), [&](const Codec& codec) { return codec.recognises(head); });
+  return found == codecs().end() ? nullptr : &*found;
 }
 
 }  // namespace lamina::detail
