@@ -22,7 +22,7 @@ const PointwiseChain* chain_of(const Module& module);
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands);
 
 /// What a module that follows does, if that is scale x + shift with a known number for each of `channels` along
-/// dimension -1 - `trailing` of the output.
+/// dimension -1 - `trailing` of the output, or x times one number.
 struct PerChannel {
   std::vector<float> scale, shift;  ///< empty: 1, 0
 };

@@ -208,7 +208,7 @@ std::vector<Tile> tiles(Precision precision) {
 }
 
 Demands demands_of(const Epilogue& epilogue, DType output) {
-  return {.longer = finish_of(epilogue, output).kind != Finish::Kind::clamp,
+  return {.longer = finish_of(epilogue, output, true).kind != Finish::Kind::clamp,
           .adds = epilogue.reads_operands(),
           .pooled = epilogue.pool.has_value()};
 }

@@ -188,7 +188,13 @@ __device__ __forceinline__ float2 unpack(std::uint32_t both, __nv_bfloat16) {
 template <class T, int n>
 __device__ __forceinline__ void finish(const Arguments& args, float (&v)[n], const float (&added)[n]) {
   if (args.finish.kind == Finish::Kind::chain) return apply_chain(args.finish, v, added);
-  apply_inlined<typename Element<T>::Stored>(args.finish, v, added);
+  const bool last = args.finish.addition == Finish::Addition::last;
+  float first[n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) first[j] = last ? 0.0f : added[j];
+  apply_inlined<typename Element<T>::Stored>(args.finish, v, first);
+#pragma unroll
+  for (int j = 0; j < n; ++j) v[j] = last ? v[j] + added[j] : v[j];
 }
 
 /// One sum, bias included, as it is stored.

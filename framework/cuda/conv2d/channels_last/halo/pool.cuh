@@ -88,7 +88,7 @@ __device__ __forceinline__ void store_pooled(const Arguments& args, const CUtens
   const std::uint32_t buffer = ptx::shared_address(buffers.stores) +
                                static_cast<unsigned>((whole.group << args.log2_buffers) * chunk * step_bytes);
   Store<T, true, columns, columns, PooledRectangle<columns>> store{args, output, buffers, whole.group};
-  store.template store_part<0, columns / 8, false, false, Finish::Kind::clamp>(piece, p, buffer, 0, true);
+  store.template store_part<0, columns / 8, false, Addition::none, Finish::Kind::clamp>(piece, p, buffer, 0, true);
   if constexpr (Element<T>::repaired) {
     float check = 0.0f;
 #pragma unroll
