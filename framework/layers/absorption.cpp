@@ -117,7 +117,10 @@ Tensor scaled_rows(const Tensor& weight, std::span<const float> scale) {
   const std::span<float> values = result.values<float>();
   const std::size_t length = values.size() / scale.size();
   for (std::size_t row = 0; row < scale.size(); ++row) {
-    for (float& value : values.subspan(row * length, length)) value *= scale[row];
+    for (float& value : values.subspan(row * length, length)) {
+      value *= scale[row];
+      if (!std::isfinite(value)) return {};
+    }
   }
   return result;
 }

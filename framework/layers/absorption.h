@@ -29,7 +29,8 @@ struct PerChannel {
 std::optional<PerChannel> per_channel(const Module& next, std::span<const Module::Operand> operands,
                                       std::int64_t channels, std::size_t trailing);
 
-/// A weight whose every row [rows, ...] is multiplied by its number; bias scale + shift, an undefined bias being 0.
+/// A weight whose every row [rows, ...] is multiplied by its number; undefined where one is no finite number. bias
+/// scale + shift, an undefined bias being 0.
 Tensor scaled_rows(const Tensor& weight, std::span<const float> scale);
 Tensor scaled_and_shifted(const Tensor& bias, const PerChannel& factors);
 

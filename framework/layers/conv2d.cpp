@@ -163,12 +163,14 @@ std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) 
   if (!chain_.empty() || channels != static_cast<std::size_t>(options_.out) || !weight().defined()) return nullptr;
   if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
   if (options_.bias && !bias().defined()) return nullptr;
+  const Tensor weight = factors.scale.empty() ? this->weight() : detail::scaled_rows(this->weight(), factors.scale);
+  if (!weight.defined()) return nullptr;
   Conv2dOptions options = options_;
-  options.bias = true;
+  options.bias = options_.bias || !factors.shift.empty();
   auto folded = std::make_shared<Conv2d>(options);
   folded->scaled_ = scaled_, folded->eight_ = eight_;
-  folded->set_parameter("weight", factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
-  folded->set_parameter("bias", detail::scaled_and_shifted(bias(), factors));
+  folded->set_parameter("weight", weight);
+  if (options.bias) folded->set_parameter("bias", detail::scaled_and_shifted(bias(), factors));
   return folded;
 }
 

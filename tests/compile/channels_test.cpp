@@ -203,5 +203,42 @@ TEST(Channels, KnownFactorsInFrontOfAConvolutionAreItsWeights) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i]);
 }
 
+/// Also past a view and a concatenation; 1e30 times 1e30 is no weight.
+TEST(Channels, ANumberBehindAProductIsItsWeights) {
+  const auto made = [](float factor, float weight, bool joined) {
+    Graph g;
+    const Value x = g.input("x", {batch, 2, 3, 3});
+    const auto conv = [&](Value of, const char* name) {
+      Conv2d conv({.in = 2, .out = 2, .kernel = 1, .bias = false});
+      conv.set_weight(Tensor::from(std::vector{weight, 0.0f, 0.0f, weight}, {2, 2, 1, 1}));
+      return g.add(name, std::move(conv), of);
+    };
+    Value y = conv(x, "a");
+    if (joined) y = g.add("joined", Concat(1), {y, conv(x, "b")});
+    y = op(g, "Mul", {y, constant(g, Tensor::from(std::vector{factor}, {1}))});
+    g.output(joined ? y : op(g, "Add", {y, x}));
+    return g;
+  };
+  for (const bool joined : {false, true}) {
+    const Graph hard = made(1e18f, 1e-18f, joined), large = made(1e30f, 1e30f, joined);
+    CompileOptions options = {.batch = images, .threads = 1};
+    detail::settle_options(hard, options);
+    const auto functions = [&](const Graph& g) {
+      std::size_t steps = 0;
+      for (const auto& operation : program_before("formats", g, options).operations) {
+        const auto* conv = dynamic_cast<const Conv2d*>(operation.module.get());
+        if (conv != nullptr) steps += conv->problem({{Shape{images, 2, 3, 3}}}).epilogue.chain.size();
+      }
+      return steps;
+    };
+    EXPECT_EQ(functions(hard), joined ? 0u : 1u);  // the addition
+    EXPECT_EQ(functions(large), 2u);
+    Plan plan = hard.compile(options);
+    const Tensor in = random_tensor({images, 2, 3, 3}, 3), out = plan.run({&in, 1})[0].clone();
+    for (std::size_t i = 0; i < 18; ++i)
+      EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i] * (joined ? 1.0f : 2.0f));
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test
