@@ -84,6 +84,9 @@ inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterR
 /// Tiles that have registers for more than a clamp.
 template <int groups, int n>
 inline constexpr bool roomy = (groups < 4) && (groups * n < 720);
+/// Of those, the ones that do not spill for an addition behind a function.
+template <int groups, int n>
+inline constexpr bool may_add_last = groups == 2 || (groups == 1 && n < 128);
 /// And those that have them for an addition.
 template <class T, int groups, int n>
 inline constexpr bool may_add = roomy<groups, n> || std::is_same_v<T, Codes>;

@@ -98,7 +98,7 @@ struct StoreBuffers {
 
 /// Stores a piece through buffers of `chunk` pixels of 16-bit channels, or half as many of f32: two, or those that what
 /// is added is brought to, which are used in turn from tile to tile; or one, if the whole piece goes into it.
-template <class T, bool roomy, int n, int chunk, class Place>
+template <class T, bool roomy, bool may_add_last, int n, int chunk, class Place>
 struct Store {
   static_assert(n % chunk == 0 && chunk % 16 == 0, "whole boxes");
   static constexpr int buffer_bytes = chunk * step_bytes;
@@ -199,8 +199,9 @@ struct Store {
     } else if (in_f32<T> || args.output_type == DType::f32) {
       run_from<0, chunk / 16, true, Addition::none, Kind::clamp>(piece, d);
     } else if constexpr (!in_f32<T> && roomy) {
-      if (args.finish.addition == Addition::last) {
-        with_kind(args.finish.kind, [&](auto kind) { run_in_turn<chunk / 8, Addition::last, kind.value>(piece, d); });
+      if (may_add_last && args.finish.addition == Addition::last) {
+        if constexpr (may_add_last)
+          with_kind(args.finish.kind, [&](auto kind) { run_in_turn<chunk / 8, Addition::last, kind.value>(piece, d); });
       } else if (args.adds) {
         run_from<0, chunk / 8, false, Addition::first, Kind::clamp>(piece, d);
       } else {
