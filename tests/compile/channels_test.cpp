@@ -203,20 +203,19 @@ TEST(Channels, KnownFactorsInFrontOfAConvolutionAreItsWeights) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i]);
 }
 
-/// Also past a view and a concatenation; 1e30 times 1e30 is no weight.
+/// Also past a concatenation; 1e30 times 1e30 is no weight.
 TEST(Channels, ANumberBehindAProductIsItsWeights) {
   const auto made = [](float factor, float weight, bool joined) {
     Graph g;
     const Value x = g.input("x", {batch, 2, 3, 3});
     const auto conv = [&](Value of, const char* name) {
-      Conv2d conv({.in = 2, .out = 2, .kernel = 1, .bias = false});
-      conv.set_weight(Tensor::from(std::vector{weight, 0.0f, 0.0f, weight}, {2, 2, 1, 1}));
-      return g.add(name, std::move(conv), of);
+      Conv2d pixels({.in = 2, .out = 2, .kernel = 1, .bias = false});
+      pixels.set_weight(Tensor::from(std::vector{weight, 0.0f, 0.0f, weight}, {2, 2, 1, 1}));
+      return g.add(name, std::move(pixels), of);
     };
     Value y = conv(x, "a");
     if (joined) y = g.add("joined", Concat(1), {y, conv(x, "b")});
-    y = op(g, "Mul", {y, constant(g, Tensor::from(std::vector{factor}, {1}))});
-    g.output(joined ? y : op(g, "Add", {y, x}));
+    g.output(op(g, "Mul", {y, constant(g, Tensor::from(std::vector{factor}, {1}))}));
     return g;
   };
   for (const bool joined : {false, true}) {
@@ -226,17 +225,16 @@ TEST(Channels, ANumberBehindAProductIsItsWeights) {
     const auto functions = [&](const Graph& g) {
       std::size_t steps = 0;
       for (const auto& operation : program_before("formats", g, options).operations) {
-        const auto* conv = dynamic_cast<const Conv2d*>(operation.module.get());
-        if (conv != nullptr) steps += conv->problem({{Shape{images, 2, 3, 3}}}).epilogue.chain.size();
+        const auto* module = dynamic_cast<const Conv2d*>(operation.module.get());
+        if (module != nullptr) steps += module->problem({{Shape{images, 2, 3, 3}}}).epilogue.chain.size();
       }
       return steps;
     };
-    EXPECT_EQ(functions(hard), joined ? 0u : 1u);  // the addition
-    EXPECT_EQ(functions(large), 2u);
+    EXPECT_EQ(functions(hard), 0u);
+    EXPECT_EQ(functions(large), joined ? 2u : 1u);
     Plan plan = hard.compile(options);
     const Tensor in = random_tensor({images, 2, 3, 3}, 3), out = plan.run({&in, 1})[0].clone();
-    for (std::size_t i = 0; i < 18; ++i)
-      EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i] * (joined ? 1.0f : 2.0f));
+    for (std::size_t i = 0; i < 18; ++i) EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i]);
   }
 }
 

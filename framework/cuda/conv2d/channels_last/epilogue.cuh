@@ -188,10 +188,10 @@ __device__ __forceinline__ float2 unpack(std::uint32_t both, __nv_bfloat16) {
 }
 
 /// All that is done to neighbouring channels' sums, bias included, and what is added to them.
-template <class T, int n>
+template <class T, bool may_add_last = true, int n>
 __device__ __forceinline__ void finish(const Arguments& args, float (&v)[n], const float (&added)[n]) {
   if (args.finish.kind == Finish::Kind::chain) return apply_chain(args.finish, v, added);
-  const bool last = args.finish.addition == Finish::Addition::last;
+  const bool last = may_add_last && args.finish.addition == Finish::Addition::last;
   float first[n];
 #pragma unroll
   for (int j = 0; j < n; ++j) first[j] = last ? 0.0f : added[j];
