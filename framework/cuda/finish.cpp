@@ -53,7 +53,7 @@ Finish finish_of(const Epilogue& epilogue, DType output, bool adds_last) {
   }
   std::optional<Finish> finish = Finish();
   if (!rest.empty()) finish = rest.size() == 1 && !adds(rest[0]) ? inlined(rest[0], output) : std::nullopt;
-  if (!finish) finish = Finish{.kind = Finish::Kind::chain};
+  if (!finish) finish.emplace().kind = Finish::Kind::chain;
   finish->addition = addition;
   for (const PointwiseStep& step : epilogue.chain) finish->step[finish->steps++] = step_as<float>(step);
   return *finish;
