@@ -27,7 +27,7 @@ import tempfile
 import time
 import warnings
 
-from race.networks import NETWORKS, build, export, quantize
+from race.networks import NETWORKS, build, export, image_shape, quantize
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["lamina", "openvino", "pytorch"],
@@ -36,9 +36,9 @@ ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["l
 TOLERANCE = {"fp32": 1e-4, "bf16": 1e-1, "int8": 3e-1}  # of the largest answer, beside Lamina's fp32
 
 
-def picture(batch):
+def pictures(network, batch):
     import numpy as np
-    return np.random.default_rng(1).standard_normal((batch, 3, 224, 224), dtype=np.float32)
+    return np.random.default_rng(1).standard_normal((batch, *image_shape(network)), dtype=np.float32)
 
 
 def onnxruntime_call(options, x):
@@ -91,7 +91,7 @@ def child(options):
     """One engine, in this process: writes its answer, prints the 10th percentile in ms, and the bytes that it took."""
     import numpy as np
     __import__({"pytorch": "torch"}.get(options.engine, options.engine))
-    x = picture(options.batch)
+    x = pictures(options.network, options.batch)
     before = peak_resident()
     call = {"onnxruntime": onnxruntime_call, "openvino": openvino_call, "pytorch": pytorch_call}[options.engine](options, x)
     np.save(options.answer, np.array(call()))
@@ -111,7 +111,7 @@ def lamina(options, row, model, folder, seconds):
     common = ["--model", model, "--device", "cpu", "--threads", str(options.threads), "--precision",
               row["precision"].replace("int8", "fp32")]
     answer = os.path.join(folder, "answer.safetensors")
-    np.save(os.path.join(folder, "x.npy"), picture(row["batch"]))
+    np.save(os.path.join(folder, "x.npy"), pictures(row["network"], row["batch"]))
     run = [options.lamina, "run", "--input", os.path.join(folder, "x.npy"), "--output", answer, *common]
     subprocess.run(run, check=True, capture_output=True, text=True)
     with open(answer, "rb") as file:

@@ -3,136 +3,191 @@
 the ratios.
 
     scripts/compare_pytorch_model.py --lamina build/release/bin/lamina
-    scripts/compare_pytorch_model.py --arch resnet50,timm:convnext_atto --batch 1,32 --precision fp16 --compile 1,32 --results gpu.json
+    scripts/compare_pytorch_model.py --arch many --batch 1,32 --precision fp16 --variants graph,frozen --limit 450 --results gpu.json --steps steps.txt
     scripts/compare_pytorch_model.py --results gpu.json --table
 
-Any network of torchvision or timm, with initial weights from a fixed seed, exported to ONNX on the spot. A row is written
-to --results as soon as it is measured, and rows that are there already are not measured again. PyTorch runs in a CUDA
-graph, in NCHW and in NHWC, with cudnn.benchmark on, in 16 bits for fp16 and bf16 (input included). Lamina's input and
-output are f32 in every precision. Times are medians of one call, inputs on the device.
+Any network of torchvision or timm, with initial weights from a fixed seed, exported to ONNX on the spot; "many" are the
+some forty of race/networks.py. A row is written to --results as soon as it is measured, and rows that are there already
+and complete are not measured again. PyTorch runs in a CUDA graph, with cudnn.benchmark on, in 16 bits for fp16 and bf16 (input
+included). Lamina's input and output are f32 in every precision. Times are medians of one call, inputs on the device.
 
---compile N,... lets torch.compile take part at these batches, plain in both layouts and with Inductor's "freezing", each
-captured in a CUDA graph as well, which is mode="reduce-overhead" without the Python around it; --jax N,... JAX, timed as
-calls one after another. Each precision and batch is compiled in a process of its own, all of --together networks at once
-before any of them is timed, while they are exported; one that is not ready after --compile-limit seconds is out of the race.
+--variants: PyTorch as it is, channels last (graph) or not (graph_nchw), and by torch.compile, plain (nhwc, nchw), with
+Inductor's "freezing" (frozen) and max-autotune as well (autotune), which in a CUDA graph is mode="reduce-overhead" without
+the Python around it; and JAX (jax), timed as calls one after another. Each network has a process of its own, which exports,
+checks the answers and compiles. --together of them do so at once, and as soon as so many are ready these are timed, one
+after another, while the others stand still.
 
-Needs PyTorch and torchvision with CUDA. Never needed to build, run or test Lamina.
+Needs PyTorch and torchvision, timm for its networks. Never needed to build, run or test Lamina.
 """
 
 import argparse
-import copy
 import json
+import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 try:
-    import torch
-    from safetensors.torch import load_file
-    from race.contestant import DTYPES, VARIANTS, Contestant, capture, in_layout, set_precision, time_graph
-    from race.networks import build, export
+    from race.contestant import DTYPES, VARIANTS, Contestant, turn
+    from race.networks import MANY
 except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
 
-TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}  # relative L2 error of the logits
+# Relative L2 error of the answers; or twice what PyTorch itself has, in networks that are more chaotic than most.
+TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
-    parser.add_argument("--arch", type=lambda t: t.split(","), default=["alexnet"], help="names of torchvision, or timm:NAME")
-    parser.add_argument("--batch", type=integers, default=[1, 8, 32, 256])
+    parser.add_argument("--arch", type=lambda t: MANY if t == "many" else t.split(","), default=["alexnet"],
+                        help="names of torchvision, or timm:NAME; or many")
+    parser.add_argument("--batch", type=lambda t: [int(n) for n in t.split(",")], default=[1, 8, 32, 256])
     parser.add_argument("--precision", type=lambda t: t.split(","), default=list(DTYPES))
-    parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each variant")
-    parser.add_argument("--compile", type=integers, default=[], metavar="N,...", nargs="?", const=[1, 256],
-                        help="torch.compile too, at these batches (1,256 if none are named)")
-    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that compiling may take")
-    parser.add_argument("--variants", type=lambda t: t.split(","), default=["nchw", "nhwc", "frozen"],
-                        help="how torch.compile takes part, of nchw,nhwc,frozen,autotune (default: all but autotune)")
-    parser.add_argument("--jax", type=integers, default=[], metavar="N,...", help="JAX too, at these batches")
-    parser.add_argument("--together", type=int, default=1, metavar="K", help="networks that are exported and compiled at once")
-    parser.add_argument("--skip-pytorch", action="store_true", help="Lamina alone")
+    parser.add_argument("--variants", type=lambda t: t.split(",") if t else [], default=["graph_nchw", "graph", "nchw", "nhwc", "frozen"],
+                        help=f"who takes part beside Lamina, of {','.join(VARIANTS)},jax; '' is nobody (default: the first five)")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu is to try this out")
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each")
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds for everything: rows that are missing then are left out")
+    parser.add_argument("--compile-limit", type=float, default=150, help="seconds that preparing a network may take")
+    parser.add_argument("--together", type=int, default=os.cpu_count(), metavar="K", help="networks that are prepared at once")
     parser.add_argument("--results", help="JSON file that rows are added to")
+    parser.add_argument("--steps", help="file to write Lamina's steps to where it loses, slowest first")
     parser.add_argument("--table", action="store_true", help="print what --results has as Markdown and measure nothing")
     return parser.parse_args()
 
 
-def integers(text):
-    return [int(n) for n in text.split(",")]
-
-
-def measure_pytorch(model, x, a, precision):
-    """variant -> milliseconds"""
-    set_precision(precision)
-    times = {}
-    for layout in ("NCHW", "NHWC"):
-        net, input = in_layout(model, x, precision, layout)
-        times[f"{layout}, CUDA graph"] = time_graph(capture(lambda: net(input)), a.seconds)
-    return times
-
-
-def missing(a, arch, rows):
-    """(precision, batch) of the rows of a network that are still to be measured."""
-    done = {(row["precision"], row["batch"]) for row in rows if row["arch"] == arch}
+def cells_to_measure(a, arch, rows):
+    """(precision, batch) of the rows of a network that are still missing."""
+    done = {(row["precision"], row["batch"]) for row in rows if row["arch"] == arch and not row.get("failed")}
     return [(p, n) for n in a.batch for p in a.precision if (p, n) not in done]
 
 
-def start_contestants(a, archs, rows):
-    """(arch, precision, batch) -> what has compiled in time for it"""
-    if a.skip_pytorch:
-        return {}
-    begun = time.monotonic()
-    started = {(arch, p, n): [Contestant(a, arch, p, n, variants) for variants, batches in
-                              ((a.variants, a.compile), (["jax"], a.jax)) if n in batches]
-               for arch in archs for p, n in missing(a, arch, rows)}
-    ready = {key: [c for c in some if c.wait_until_ready(begun + a.compile_limit)] for key, some in started.items()}
-    if any(started.values()):
-        count = [sum(map(len, d.values())) for d in (ready, started)]
-        print(f"compiled: {count[0]} of {count[1]} ready after {time.monotonic() - begun:.0f} s", flush=True)
-    return ready
+class Waiting:
+    """Networks that are prepared and then timed, in waves."""
+
+    def __init__(self, a, folder, rows):
+        self.a, self.rows, self.turns = a, rows, f"{folder}/turns"
+        self.begun = time.monotonic()
+        self.left = [self.task(arch, folder) for arch in a.arch if cells_to_measure(a, arch, rows)]
+        self.preparing, self.ready = {}, {}  # arch -> [Contestant, ...], and since when
+
+    def task(self, arch, folder):
+        return {"arch": arch, "cells": cells_to_measure(self.a, arch, self.rows), "folder": folder, "turns": self.turns,
+                "lamina": os.path.abspath(self.a.lamina), "device": self.a.device, "seconds": self.a.seconds}
+
+    def seconds_left(self):
+        return self.begun + self.a.limit - time.monotonic()
+
+    def start(self):
+        while self.left and len(self.preparing) < self.a.together:
+            task = self.left.pop(0)
+            mine = [name for name in self.a.variants if name != "jax"]
+            some = [Contestant("race.contestant", task | {"variants": mine})]
+            if "jax" in self.a.variants:
+                some.append(Contestant("race.jax_contestant", task))
+            self.preparing[task["arch"]] = some, time.monotonic()
+
+    def look(self):
+        """Sees who is ready by now."""
+        for arch, (some, since) in list(self.preparing.items()):
+            late = time.monotonic() - since > self.a.compile_limit
+            for contestant in some:
+                if contestant.found is None:
+                    contestant.found = contestant.said(0.05)
+            if late or all(c.found is not None for c in some):
+                del self.preparing[arch]
+                self.ready[arch] = [c for c in some if c.found]
+                for contestant in some:
+                    if not contestant.found:
+                        print(f"  {arch}: {'not prepared in time' if contestant.found is None else 'cannot be prepared'}",
+                              file=sys.stderr, flush=True)
+                        contestant.stop()
+
+    def time_ready(self):
+        """Times all that are ready, while the others stand still."""
+        print(f"  {len(self.ready)} networks are ready after {time.monotonic() - self.begun:.0f} s", flush=True)
+        with turn(self.turns):
+            others = [c for some, _ in self.preparing.values() for c in some]
+            stopped = time.monotonic()
+            for contestant in others:
+                contestant.signal(signal.SIGSTOP)
+            for arch in self.a.arch:
+                if arch in self.ready and self.seconds_left() > 0:
+                    race(self.a, arch, self.ready.pop(arch), self.rows)
+            for contestant in others:
+                contestant.signal(signal.SIGCONT)
+            stopped = time.monotonic() - stopped
+            self.preparing = {arch: (some, since + stopped) for arch, (some, since) in self.preparing.items()}
+
+    def run(self):
+        while (self.left or self.preparing or self.ready) and self.seconds_left() > 0:
+            self.start()
+            self.look()
+            # What is ready takes some 5 s a network.
+            full = len(self.ready) >= self.a.together or self.seconds_left() < 8 + 5 * len(self.ready)
+            if self.ready and (full or not (self.preparing or self.left)):
+                self.time_ready()
+
+    def stop(self):
+        for contestant in sum([some for some, _ in self.preparing.values()], []) + sum(self.ready.values(), []):
+            contestant.stop()
 
 
-def run_lamina(a, *arguments):
-    done = subprocess.run([a.lamina, *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"compare_pytorch_model.py: lamina {' '.join(map(str, arguments))}: {done.stderr.strip()}")
-    return done.stdout
+def time_lamina(a, file, precision, batch):
+    done = subprocess.run([a.lamina, "bench", "model", "--model", file, "--device", a.device, "--precision", precision, "--batch",
+                           str(batch), "--seconds", str(a.seconds), "--json", "-"], capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise RuntimeError(f"lamina bench model: {' '.join(done.stderr.split())}")
+    return json.loads(done.stdout[done.stdout.index("{"):])
 
 
-def race(a, arch, exported, rows, contestants):
-    """Prints a line for each batch and precision of a network that is not in `rows`, and adds what was measured."""
-    wanted = missing(a, arch, rows)
-    model = build(arch)
-    with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        source, result = (Path(folder) / name for name in ("x.pt", "y.safetensors"))
-        for batch in dict.fromkeys(n for _, n in wanted):
-            x = torch.randn(batch, 3, 224, 224)
-            torch.save(x, source)
-            truth = copy.deepcopy(model).double().cuda()(x.double().cuda()).cpu()
-            for precision in (p for p, n in wanted if n == batch):
-                network = ["--model", exported, "--device", "cuda", "--precision", precision]
-                measured = json.loads(run_lamina(a, "bench", "model", *network, "--batch", batch, "--seconds", a.seconds,
-                                                 "--json", "-"))
-                run_lamina(a, "run", *network, "--input", source, "--output", result)
-                (logits,) = load_file(result).values()
-                error = ((logits.double() - truth).norm() / truth.norm()).item()
-                times = {} if a.skip_pytorch else measure_pytorch(model, x, a, precision)
-                for contestant in contestants.get((arch, precision, batch), []):
-                    times |= contestant.times()
-                best = min(times, key=times.get) if times else ""
-                theirs = times[best] * 1e3 if times else float("nan")
-                ours = measured["ms"] * 1e3
-                wrong = "" if error <= TOLERANCE[precision] else "  WRONG"
-                print(f"{arch:20} {precision:9} {batch:4}  {ours:9.1f}  {theirs:10.1f}  {theirs / ours:5.2f}x  "
-                      f"{error:10.1e}  {best}{wrong}", flush=True)
-                rows.append({"arch": arch, "precision": precision, "batch": batch, "lamina": measured,
-                             "pytorch": times, "error": error})
-                save(a, rows)
+def race(a, arch, contestants, rows):
+    """Prints a line for each batch and precision of a network, and adds what was measured."""
+    found = {}  # cell -> what was found while preparing
+    for contestant in contestants:
+        for cell, facts in contestant.found.items():
+            found[cell] = found.get(cell, {}) | facts
+    measured = {}
+    for cell, facts in found.items():
+        try:
+            if "file" in facts:
+                measured[cell] = time_lamina(a, facts["file"], *cell.split(":"))
+        except RuntimeError as error:
+            facts.setdefault("failed", {})["lamina"] = str(error)[-300:]
+    times = [contestant.times() for contestant in contestants]
+    for cell, facts in found.items():
+        precision, batch = cell.split(":")
+        peers = {name: ms for all_cells in times for name, ms in all_cells.get(cell, {}).items()}
+        row = {"arch": arch, "precision": precision, "batch": int(batch), "lamina": measured.get(cell), "pytorch": peers,
+               "error": facts.get("error"), "errors": facts.get("errors", {}), "failed": facts.get("failed", {})}
+        rows[:] = [r for r in rows if any(r[key] != row[key] for key in ("arch", "precision", "batch"))] + [row]
+        save(a, rows)
+        print(line(row), flush=True)
+
+
+def ratio(row):
+    """None where somebody is missing."""
+    return min(row["pytorch"].values()) / row["lamina"]["ms"] if row["lamina"] and row["pytorch"] else None
+
+
+def wrong(row):
+    own = max((e for e in row.get("errors", {}).values() if math.isfinite(e)), default=0)
+    return row["lamina"] is not None and not row["error"] <= max(TOLERANCE[row["precision"]], 2 * own)
+
+
+def line(row):
+    cells = [f"{row['arch'].removeprefix('timm:'):24} {row['precision']:4} {row['batch']:4}"]
+    cells.append(f"{row['lamina']['ms'] * 1e3:9.1f}" if row["lamina"] else f"{'-':>9}")
+    cells.append(f"{min(row['pytorch'].values()) * 1e3:10.1f}" if row["pytorch"] else f"{'-':>10}")
+    cells.append(f"{ratio(row):5.2f}x" if ratio(row) else f"{'-':>6}")
+    cells.append(f"{row['error']:10.1e}" if row["error"] is not None else f"{'-':>10}")
+    cells.append(min(row["pytorch"], key=row["pytorch"].get, default="-"))
+    return "  ".join(cells + ["WRONG"] * wrong(row) + [f"({name}: {said})" for name, said in row["failed"].items()])
 
 
 def save(a, rows):
@@ -144,43 +199,60 @@ def save(a, rows):
 def print_table(rows):
     """Markdown: Lamina's microseconds, and in brackets the best of PyTorch's over them, of every precision and batch."""
     columns = sorted({(row["precision"], row["batch"]) for row in rows})
-    print("| network | " + " | ".join(f"{p} N = {n}" for p, n in columns) + " |\n|---|" + "---|" * len(columns))
+    print("\n| network | " + " | ".join(f"{p} N = {n}" for p, n in columns) + " |\n|---|" + "---|" * len(columns))
     for arch in dict.fromkeys(row["arch"] for row in rows):
         cells = []
         for key in columns:
-            row = next((r for r in rows if r["arch"] == arch and (r["precision"], r["batch"]) == key), None)
-            ours = row["lamina"]["ms"] if row else None
-            peer = f" ({min(row['pytorch'].values()) / ours:.2f}×)" if row and row["pytorch"] else ""
-            cells.append(f"{ours * 1e3:.0f}{peer}" if row else "–")
-        print(f"| {arch} | " + " | ".join(cells) + " |")
+            row = next((r for r in rows if r["arch"] == arch and (r["precision"], r["batch"]) == key and r["lamina"]), None)
+            cells.append("–" if not row else f"{row['lamina']['ms'] * 1e3:.0f}" + (f" ({ratio(row):.2f}×)" if ratio(row) else ""))
+        print(f"| {arch.removeprefix('timm:')} | " + " | ".join(cells) + " |")
+    print()
+    for key in columns:
+        ratios = sorted(r for r in (ratio(row) for row in rows if (row["precision"], row["batch"]) == key) if r)
+        if ratios:
+            print(f"{key[0]}, N = {key[1]}: {len(ratios)} networks, geometric mean {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}, "
+                  f"least {ratios[0]:.2f}, {sum(r >= 1 for r in ratios)} not behind")
+
+
+def write_steps(path, rows):
+    """Lamina's steps of the rows that it loses, slowest first."""
+    with open(path, "w", encoding="utf-8") as file:
+        for row in sorted((r for r in rows if ratio(r) and ratio(r) < 1), key=ratio):
+            steps = row["lamina"]["steps"]
+            whole = sum(step["ms"] for step in steps)
+            file.write(f"{line(row)}\n  {len(steps)} steps; by themselves they take {whole * 1e3:.0f} us\n")
+            for step in sorted(steps, key=lambda step: -step["ms"]):
+                rates = f"{step['flops'] / step['ms'] / 1e9:6.1f} TFLOP/s {step['bytes'] / step['ms'] / 1e6:7.0f} GB/s"
+                file.write(f"  {step['ms'] * 1e3:8.1f} {100 * step['ms'] / whole:5.1f} %  {rates}  {step['name']}"
+                           f"{' + ' + step['fused'] if step['fused'] else ''} | {step['kernel']}\n")
+            file.write("\n")
 
 
 def main():
     a = parse_arguments()
     rows = json.loads(Path(a.results).read_text(encoding="utf-8")) if a.results and Path(a.results).exists() else []
-    if a.table:
-        return print_table(rows)
-    if not torch.cuda.is_available():
-        sys.exit("compare_pytorch_model.py: PyTorch sees no GPU")
     begun = time.monotonic()
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
-    print(f"{'network':20} {'precision':9} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  "
-          "PyTorch's best")
-    for first in range(0, len(a.arch), a.together):
-        archs = [arch for arch in a.arch[first:first + a.together] if missing(a, arch, rows)]
-        with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(mp_context=get_context("spawn")) as exporters:
-            files = {arch: os.path.join(folder, f"{i}.onnx") for i, arch in enumerate(archs)}
-            exports = {arch: exporters.submit(export, arch, file) for arch, file in files.items()}
-            contestants = start_contestants(a, archs, rows)
+    if not a.table:
+        import torch
+        if a.device == "cuda" and not torch.cuda.is_available():
+            sys.exit("compare_pytorch_model.py: PyTorch sees no GPU")
+        if a.device == "cuda":
+            print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
+        print(f"{'network':24} {'':4} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  PyTorch's best", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            waiting = Waiting(a, folder, rows)
             try:
-                for arch in archs:
-                    exports[arch].result()
-                    race(a, arch, files[arch], rows, contestants)
+                waiting.run()
             finally:
-                for contestant in sum(contestants.values(), []):
-                    contestant.stop()
+                waiting.stop()
+    print_table(rows)
+    if a.steps:
+        write_steps(a.steps, rows)
+    missing = [f"{arch} {p} N = {n}" for arch in a.arch for p, n in cells_to_measure(a, arch, rows)] if not a.table else []
+    if missing:
+        print("not measured: " + ", ".join(missing))
     print(f"took {time.monotonic() - begun:.0f} s")
-    if any(row["error"] > TOLERANCE[row["precision"]] for row in rows):
+    if any(wrong(row) for row in rows):
         sys.exit("compare_pytorch_model.py: results disagree")
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "lamina/cuda/short_finish.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
@@ -25,6 +26,7 @@ std::optional<Finish> inlined(const PointwiseStep& step, DType output) {
       finish.kind = Finish::Kind::gelu;
       return finish;
     case Pointwise::hard_swish: finish.kind = Finish::Kind::hard_swish; return finish;
+    case Pointwise::prelu: finish.kind = Finish::Kind::leaky, finish.low = static_cast<float>(step.a); return finish;
     default: return {};
   }
 }
@@ -39,26 +41,29 @@ bool finish_takes(const Epilogue& epilogue, const Preparation& p) {
   return (!epilogue.reads_operands() || p.inputs.size() > 1) && detail::operands_fit(p);
 }
 
-Finish finish_of(const Epilogue& epilogue, DType output) {
-  const PointwiseChain& chain = epilogue.chain;
-  const std::size_t first = !chain.empty() && chain[0].operand >= 0 ? 1 : 0;
-  Finish finish;
-  if (chain.size() == first + 1) {
-    const auto known = chain[first].operand < 0 ? inlined(chain[first], output) : std::nullopt;
-    if (known) finish = *known;
-    if (!known) finish.kind = Finish::Kind::chain;
-  } else if (chain.size() > first) {
-    finish.kind = Finish::Kind::chain;
+Finish finish_of(const Epilogue& epilogue, DType output, bool adds_last) {
+  std::span<const PointwiseStep> rest = epilogue.chain;
+  using Addition = Finish::Addition;
+  const auto adds = [](const PointwiseStep& step) { return step.operand >= 0; };
+  Addition addition = Addition::none;
+  if (!rest.empty() && adds(rest.front())) {
+    addition = Addition::first, rest = rest.subspan(1);
+  } else if (adds_last && !rest.empty() && adds(rest.back())) {
+    addition = Addition::last, rest = rest.first(rest.size() - 1);
   }
-  for (const PointwiseStep& step : chain) finish.step[finish.steps++] = step_as<float>(step);
-  return finish;
+  std::optional<Finish> finish = Finish();
+  if (!rest.empty()) finish = rest.size() == 1 && !adds(rest[0]) ? inlined(rest[0], output) : std::nullopt;
+  if (!finish) finish.emplace().kind = Finish::Kind::chain;
+  finish->addition = addition;
+  for (const PointwiseStep& step : epilogue.chain) finish->step[finish->steps++] = step_as<float>(step);
+  return *finish;
 }
 
 bool is_short(const Epilogue& epilogue, DType output) {
   using Kind = Finish::Kind;
   if (epilogue.chain.size() > 1 || epilogue.reads_operands()) return false;
   const Kind kind = finish_of(epilogue, output).kind;
-  return kind == Kind::clamp || kind == Kind::silu || kind == Kind::hard_swish;
+  return kind == Kind::clamp || kind == Kind::silu || kind == Kind::hard_swish || kind == Kind::leaky;
 }
 
 }  // namespace lamina::cuda

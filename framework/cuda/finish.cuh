@@ -85,6 +85,7 @@ __device__ __forceinline__ float finished(const Finish& finish, float v) {
   if constexpr (kind == Finish::Kind::clamp) return clamped(v, finish.low, finish.high);
   if constexpr (kind == Finish::Kind::silu) return silu<T>(v);
   if constexpr (kind == Finish::Kind::gelu) return gelu16(v);
+  if constexpr (kind == Finish::Kind::leaky) return v < 0.0f ? v * finish.low : v;
   return v * clipped(v * (1.0f / 6.0f) + 0.5f, 0.0f, 1.0f);
 }
 
@@ -96,6 +97,7 @@ __device__ __forceinline__ void with_kind(Finish::Kind kind, F&& f) {
     case Kind::silu: return f(std::integral_constant<Kind, Kind::silu>());
     case Kind::gelu: return f(std::integral_constant<Kind, Kind::gelu>());
     case Kind::hard_swish: return f(std::integral_constant<Kind, Kind::hard_swish>());
+    case Kind::leaky: return f(std::integral_constant<Kind, Kind::leaky>());
     default: return f(std::integral_constant<Kind, Kind::clamp>());
   }
 }

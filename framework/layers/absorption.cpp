@@ -40,7 +40,12 @@ bool append(PointwiseChain& chain, const Module& next, std::span<const Module::O
 std::optional<PerChannel> per_channel(const Module& next, std::span<const Module::Operand> operands,
                                       std::int64_t channels, std::size_t trailing) {
   const PointwiseChain* chain = chain_of(next);
-  if (chain == nullptr || chain->size() != 1 || operands.size() != 2 || (*chain)[0].operand != 1) return std::nullopt;
+  if (chain == nullptr || chain->size() != 1) return std::nullopt;
+  const PointwiseStep& step = (*chain)[0];
+  if (step.function == Pointwise::mul && step.operand < 0)
+    return PerChannel{.scale = std::vector(static_cast<std::size_t>(channels), static_cast<float>(step.a)),
+                      .shift = {}};
+  if (operands.size() != 2 || step.operand != 1) return std::nullopt;
   const bool first = operands[0].input == Module::Operand::own;
   const Tensor& known = operands[first ? 1 : 0].constant;
   if (!known.defined() || known.dtype() != DType::f32 || known.numel() != channels) return std::nullopt;
@@ -48,7 +53,7 @@ std::optional<PerChannel> per_channel(const Module& next, std::span<const Module
   if (rank <= trailing || known.shape().extents()[rank - 1 - trailing] != channels) return std::nullopt;
   const std::span<const float> values = known.values<float>();
   PerChannel result;
-  switch ((*chain)[0].function) {
+  switch (step.function) {
     case Pointwise::add: result.shift.assign(values.begin(), values.end()); break;
     case Pointwise::mul: result.scale.assign(values.begin(), values.end()); break;
     case Pointwise::sub:
@@ -94,7 +99,8 @@ Module::Absorbed absorb_into(const NormProblem& norm, const Shape& shape, const 
   const bool pixels = view != nullptr && (view->shape().rank() != 4 || view->shape()[2] * view->shape()[3] > 1);
   if (pixels && !norm.epilogue.reads_operands()) return {.module = made(norm, view->shape())};
   std::int64_t inner = 1;
-  for (std::size_t trailing = 0; norm.epilogue.chain.empty() && trailing < shape.rank(); ++trailing) {
+  for (std::size_t trailing = 0; operands.size() > 1 && norm.epilogue.chain.empty() && trailing < shape.rank();
+       ++trailing) {
     const std::int64_t channels = shape[-1 - static_cast<int>(trailing)];
     const auto factors = channels > 1 ? per_channel(next, operands, channels, trailing) : std::nullopt;
     if (const auto longer = factors ? with_factors(norm, *factors, inner) : std::nullopt)
@@ -111,7 +117,10 @@ Tensor scaled_rows(const Tensor& weight, std::span<const float> scale) {
   const std::span<float> values = result.values<float>();
   const std::size_t length = values.size() / scale.size();
   for (std::size_t row = 0; row < scale.size(); ++row) {
-    for (float& value : values.subspan(row * length, length)) value *= scale[row];
+    for (float& value : values.subspan(row * length, length)) {
+      value *= scale[row];
+      if (!std::isfinite(value)) return {};
+    }
   }
   return result;
 }

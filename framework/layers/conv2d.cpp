@@ -154,8 +154,10 @@ std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) 
   if (!chain_.empty() || channels != static_cast<std::size_t>(options_.out) || !weight().defined()) return nullptr;
   if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
   if (options_.bias && !bias().defined()) return nullptr;
-  auto folded = with(options_, factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale),
-                     detail::scaled_and_shifted(bias(), factors));
+  const Tensor weight = factors.scale.empty() ? this->weight() : detail::scaled_rows(this->weight(), factors.scale);
+  if (!weight.defined()) return nullptr;
+  const bool biased = options_.bias || !factors.shift.empty();
+  auto folded = with(options_, weight, biased ? detail::scaled_and_shifted(bias(), factors) : Tensor());
   folded->eight_ = eight_;
   return folded;
 }

@@ -100,12 +100,14 @@ Module::Absorbed Linear::absorb(const Module& next, std::span<const Operand> ope
 std::shared_ptr<const Linear> Linear::scaled(const detail::PerChannel& factors) const {
   if (!weight().defined() || (options_.bias && !bias().defined())) return nullptr;
   if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
+  const Tensor weight = factors.scale.empty() ? this->weight() : detail::scaled_rows(this->weight(), factors.scale);
+  if (!weight.defined()) return nullptr;
   LinearOptions options = options_;
-  options.bias = true;
+  options.bias = options_.bias || !factors.shift.empty();
   auto folded = std::make_shared<Linear>(options);
   folded->flattens_ = flattens_, folded->eight_ = eight_;
-  folded->set_weight(factors.scale.empty() ? weight() : detail::scaled_rows(weight(), factors.scale));
-  folded->set_bias(detail::scaled_and_shifted(bias(), factors));
+  folded->set_weight(weight);
+  if (options.bias) folded->set_bias(detail::scaled_and_shifted(bias(), factors));
   return folded;
 }
 

@@ -1,7 +1,9 @@
-"""torch.compile's part in compare_pytorch_model.py: a process for each precision and batch, which compiles beside the others,
-says "ready" and times itself when it is told to; and how any PyTorch network is captured and timed."""
+"""A network's process in compare_pytorch_model.py: exports it, checks Lamina's answers, captures PyTorch's variants, says
+"ready" with what it found, and times those when it is told to; and how any PyTorch network is captured and timed."""
 
+import contextlib
 import copy
+import fcntl
 import json
 import os
 import queue
@@ -14,14 +16,27 @@ import time
 from pathlib import Path
 
 import torch
-from race.networks import build
+from race.networks import build, export, image_shape
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-VARIANTS = {"nchw": ("NCHW", {}), "nhwc": ("NHWC", {}), "frozen": ("NHWC", {"freezing": True}),
-            "autotune": ("NHWC", {"freezing": True, "max_autotune": True})}  # of torch.compile
+# Layout, and how torch.compile is asked, if it is. All run in a CUDA graph.
+VARIANTS = {"graph_nchw": ("NCHW", None), "graph": ("NHWC", None), "nchw": ("NCHW", {}), "nhwc": ("NHWC", {}),
+            "frozen": ("NHWC", {"freezing": True}), "autotune": ("NHWC", {"freezing": True, "max_autotune": True})}
 
 
-def capture(call):
+@contextlib.contextmanager
+def turn(path):
+    """Holds the lock of a file, as `lamina bench model --turns` does."""
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def capture(call, device="cuda"):
+    """What replays a call."""
+    if device == "cpu":
+        call()
+        return call
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         for _ in range(3):
@@ -30,19 +45,28 @@ def capture(call):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
-    return graph
+    torch.cuda.empty_cache()  # what choosing kernels needed, for those that still choose
+
+    def replay(_weights=call):  # which the graph reads
+        graph.replay()
+    return replay
 
 
-def time_graph(graph, seconds):
+def time_replays(replay, seconds, device="cuda"):
     """Median milliseconds of a replay."""
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2)) if device == "cuda" else (None, None)
     samples, spent = [], 0.0
     while len(samples) < 20 or spent < seconds * 1e3:
-        before.record()
-        graph.replay()
-        after.record()
-        after.synchronize()
-        samples.append(before.elapsed_time(after))
+        if device == "cpu":
+            begun = time.perf_counter()
+            replay()
+            samples.append(1e3 * (time.perf_counter() - begun))
+        else:
+            before.record()
+            replay()
+            after.record()
+            after.synchronize()
+            samples.append(before.elapsed_time(after))
         spent += samples[-1]
     return statistics.median(samples[3:])
 
@@ -53,79 +77,139 @@ def set_precision(precision):
     torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
 
 
-def in_layout(model, x, precision, layout):
+def in_layout(model, x, precision, layout, device):
     memory_format = torch.channels_last if layout == "NHWC" else torch.contiguous_format
-    net = copy.deepcopy(model).cuda().to(dtype=DTYPES[precision], memory_format=memory_format)
-    return net, x.cuda().to(DTYPES[precision]).contiguous(memory_format=memory_format)
+    net = copy.deepcopy(model).to(device, DTYPES[precision], memory_format=memory_format)
+    return net, x.to(device, DTYPES[precision]).contiguous(memory_format=memory_format)
 
 
-def main(arch, precision, batch, seconds, variants):
-    """Compiles, says "ready", waits for a line, times, says the times."""
-    set_precision(precision)
-    model, x = build(arch), torch.randn(int(batch), 3, 224, 224)
-    captured = {}
-    for layout, options in (VARIANTS[name] for name in variants.split(",")):
-        variant = f"{layout}, torch.compile{''.join(' ' + o for o in options)}, CUDA graph"
+def one_line(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+class Preparation:
+    def __init__(self, task):
+        self.task, self.device = task, task["device"]
+        self.model = build(task["arch"])
+        self.captured = {}  # cell -> variant -> what replays it
+
+    def lamina_answers(self, file, source, precision, result):
+        from safetensors.torch import load_file
+        done = subprocess.run([self.task["lamina"], "run", "--model", file, "--device", self.device, "--precision", precision, "--input",
+                               source, "--output", result], capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise RuntimeError(f"lamina run: {done.stderr.strip()}")
+        return next(iter(load_file(result).values()))
+
+    def lamina(self, x, precision, picked, truth):
+        """(a file that Lamina runs at this batch, the error of its answers)"""
+        said = None
+        stem = f"{self.task['folder']}/{self.task['arch'].replace(':', '.')}"
+        torch.save(x, stem + ".pt")
+        for batch in (None, len(x)):  # an open batch is what a network may not have been written for
+            file = f"{stem}-{batch or 'open'}.onnx"
+            try:
+                if not os.path.exists(file):
+                    export(self.task["arch"], file, self.model, batch)
+                answers = self.lamina_answers(file, stem + ".pt", precision, stem + ".safetensors")
+                return file, relative_error(answers[picked], truth)
+            except Exception as error:  # noqa: BLE001
+                said = one_line(error)
+        raise RuntimeError(said)
+
+    def variant(self, name, x, precision, picked, truth):
+        """(what replays it, the error of its answers)"""
+        layout, options = VARIANTS[name]
+        net, input = in_layout(self.model, x, precision, layout, self.device)
+        if options is None:  # cuDNN's search has the GPU to itself, and what it finds serves the compiled ones too
+            setting = turn(self.task["turns"])
+        else:  # freezing that torch.compile is given as an option comes too late: weights are inputs then, and nothing is folded
+            setting = torch._inductor.config.patch(options)
+            net = torch.compile(net, dynamic=False)
+        with setting, torch.no_grad():  # freezing does not know inference_mode
+            answers = net(input)
+            error = relative_error(answers[picked], truth)
+            return capture(lambda: net(input), self.device), error
+
+    def cell(self, precision, batch):
+        """What main prints of it: files, errors, and what failed, in words."""
+        found = {"errors": {}, "failed": {}}
+        x = torch.randn(batch, *image_shape(self.task["arch"]))
+        picked = sorted({0, batch // 2, batch - 1})
+        torch.backends.cudnn.benchmark = False
+        with torch.no_grad():
+            truth = copy.deepcopy(self.model).to(self.device).double()(x[picked].to(self.device).double()).cpu()
+        set_precision(precision)
         try:
-            net, input = in_layout(model, x, precision, layout)
-            torch._dynamo.reset()
-            with torch.no_grad():  # freezing does not know inference_mode
-                compiled = torch.compile(net, dynamic=False, options=options)
-                graph = capture(lambda: compiled(input))
-            captured[variant] = (graph, compiled, input)
-        except Exception as error:  # the others may do
-            print(f"{variant}: {type(error).__name__}: {str(error).strip().splitlines()[0]}", file=sys.stderr)
-    torch.cuda.empty_cache()  # what choosing kernels needed, for those that still choose
-    print("ready", flush=True)
+            found["file"], found["error"] = self.lamina(x, precision, picked, truth)
+        except Exception as error:  # noqa: BLE001
+            found["failed"]["lamina"] = one_line(error)
+        replays = self.captured[f"{precision}:{batch}"] = {}
+        for name in self.task["variants"]:
+            try:
+                replays[name], found["errors"][name] = self.variant(name, x, precision, picked, truth)
+            except Exception as error:  # noqa: BLE001
+                found["failed"][name] = one_line(error)
+        return found
+
+
+def relative_error(answers, truth):
+    return ((answers.cpu().double() - truth).norm() / truth.norm()).item()
+
+
+def main(text):
+    task = json.loads(text)
+    torch.set_num_threads(1)
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # all cells are kept
+    preparation = Preparation(task)
+    print(json.dumps({f"{p}:{n}": preparation.cell(p, n) for p, n in task["cells"]}), flush=True)
     if not sys.stdin.readline():
         return  # nobody asks any more
-    print(json.dumps({variant: time_graph(graph, float(seconds)) for variant, (graph, *_) in captured.items()}), flush=True)
+    with torch.no_grad():  # on a CPU a replay is a call, which is compiled again where that differs
+        print(json.dumps({cell: {name: time_replays(replay, task["seconds"], task["device"]) for name, replay in replays.items()}
+                          for cell, replays in preparation.captured.items()}), flush=True)
 
 
 class Contestant:
-    """A process that compiles one precision and batch by some of VARIANTS, or by JAX, and times it when asked."""
+    """The process of a network, or of JAX on it."""
 
-    def __init__(self, a, arch, precision, batch, variants):
-        program = "race.jax_contestant" if variants == ["jax"] else "race.contestant"
-        self.name = f"{','.join(variants)}: {arch}, {precision}, N = {batch}"
+    def __init__(self, program, task):
+        self.arch = task["arch"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", program, arch, precision, str(batch), str(a.seconds), ",".join(variants)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="4" if a.together == 1 else "1", PYTHONPATH=str(Path(__file__).parents[1])))
-        self.lines = queue.Queue()
+            [sys.executable, "-m", program, json.dumps(task)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True, env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(
+                [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])))
+        self.lines, self.found = queue.Queue(), None
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
         for line in self.process.stdout:
-            self.lines.put(line.strip())
-        self.lines.put(None)  # it has ended
+            if line.startswith("{"):  # libraries say things too
+                self.lines.put(json.loads(line))
+        self.lines.put({})  # it has ended
 
-    def wait_until_ready(self, deadline):
+    def said(self, seconds):
+        """The next that it says, {} if it has ended; None if that takes longer."""
         try:
-            ready = self.lines.get(timeout=max(0.1, deadline - time.monotonic())) == "ready"
+            return self.lines.get(timeout=max(seconds, 0.01))
         except queue.Empty:
-            ready = False
-        if not ready:
-            print(f"  {self.name}: out of the race, not compiled in time or failed", file=sys.stderr)
-            self.stop()
-        return ready
+            return None
 
     def times(self):
-        """variant -> milliseconds"""
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-        try:
-            said = self.lines.get(timeout=60)
-        except queue.Empty:
-            said = None
+        """cell -> variant -> milliseconds"""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        times = self.said(60)
         self.stop()
-        return json.loads(said) if said else {}
+        return times or {}
+
+    def signal(self, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)  # with the compilers that it started
 
     def stop(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)  # with the compilers that it started
-        except ProcessLookupError:
-            pass
+        self.signal(signal.SIGKILL)
         self.process.wait()
 
 

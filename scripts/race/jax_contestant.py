@@ -21,7 +21,7 @@ import onnx
 from jax import lax
 from onnx import numpy_helper
 
-from race.networks import export
+from race.networks import export, image_shape
 
 TYPES = {"fp32": jnp.float32, "tf32": jnp.float32, "fp16": jnp.float16, "bf16": jnp.bfloat16}
 
@@ -132,24 +132,32 @@ def network(path, dtype):
     return call, {k: jnp.asarray(v, dtype) for k, v in constants.items() if v.dtype.kind == "f" and v.ndim and k not in norms}
 
 
-def main(arch, precision, batch, seconds, _variants=""):
-    jax.config.update("jax_default_matmul_precision", {"fp32": "highest", "tf32": "tensorfloat32"}.get(precision, "default"))
+def main(text):
+    task = json.loads(text)
+    calls = {}
     with tempfile.TemporaryDirectory() as folder:
-        export(arch, f"{folder}/model.onnx")
-        call, weights = network(f"{folder}/model.onnx", TYPES[precision])
-    x = jax.random.normal(jax.random.key(0), (int(batch), 3, 224, 224), TYPES[precision])
-    compiled = jax.jit(call).lower(weights, x).compile()
-    compiled(weights, x).block_until_ready()
-    print("ready", flush=True)
-    if not sys.stdin.readline():
-        return  # nobody asks any more
-    samples, end = [], time.perf_counter() + float(seconds)
+        export(task["arch"], f"{folder}/model.onnx")
+        for precision, batch in task["cells"]:
+            matmul = {"fp32": "highest", "tf32": "tensorfloat32"}.get(precision, "default")
+            with jax.default_matmul_precision(matmul):
+                call, weights = network(f"{folder}/model.onnx", TYPES[precision])
+                x = jax.random.normal(jax.random.key(0), (batch, *image_shape(task["arch"])), TYPES[precision])
+                compiled = jax.jit(call).lower(weights, x).compile()
+            compiled(weights, x).block_until_ready()
+            calls[f"{precision}:{batch}"] = compiled, weights, x
+    print(json.dumps({cell: {} for cell in calls}), flush=True)
+    if sys.stdin.readline():  # or nobody asks any more
+        print(json.dumps({cell: {"jax": time_calls(*call, task["seconds"])} for cell, call in calls.items()}), flush=True)
+
+
+def time_calls(compiled, weights, x, seconds):
+    samples, end = [], time.perf_counter() + seconds
     while len(samples) < 5 or time.perf_counter() < end:
         begun = time.perf_counter()
         results = [compiled(weights, x) for _ in range(10)]
         results[-1].block_until_ready()
         samples.append((time.perf_counter() - begun) * 100)
-    print(json.dumps({"JAX": statistics.median(samples)}), flush=True)
+    return statistics.median(samples)
 
 
 if __name__ == "__main__":

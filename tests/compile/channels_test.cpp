@@ -203,5 +203,40 @@ TEST(Channels, KnownFactorsInFrontOfAConvolutionAreItsWeights) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i]);
 }
 
+/// Also past a concatenation; 1e30 times 1e30 is no weight.
+TEST(Channels, ANumberBehindAProductIsItsWeights) {
+  const auto made = [](float factor, float weight, bool joined) {
+    Graph g;
+    const Value x = g.input("x", {batch, 2, 3, 3});
+    const auto conv = [&](Value of, const char* name) {
+      Conv2d pixels({.in = 2, .out = 2, .kernel = 1, .bias = false});
+      pixels.set_weight(Tensor::from(std::vector{weight, 0.0f, 0.0f, weight}, {2, 2, 1, 1}));
+      return g.add(name, std::move(pixels), of);
+    };
+    Value y = conv(x, "a");
+    if (joined) y = g.add("joined", Concat(1), {y, conv(x, "b")});
+    g.output(op(g, "Mul", {y, constant(g, Tensor::from(std::vector{factor}, {1}))}));
+    return g;
+  };
+  for (const bool joined : {false, true}) {
+    const Graph hard = made(1e18f, 1e-18f, joined), large = made(1e30f, 1e30f, joined);
+    CompileOptions options = {.batch = images, .threads = 1};
+    detail::settle_options(hard, options);
+    const auto functions = [&](const Graph& g) {
+      std::size_t steps = 0;
+      for (const auto& operation : program_before("formats", g, options).operations) {
+        const auto* module = dynamic_cast<const Conv2d*>(operation.module.get());
+        if (module != nullptr) steps += module->problem({{Shape{images, 2, 3, 3}}}).epilogue.chain.size();
+      }
+      return steps;
+    };
+    EXPECT_EQ(functions(hard), 0u);
+    EXPECT_EQ(functions(large), joined ? 2u : 1u);
+    Plan plan = hard.compile(options);
+    const Tensor in = random_tensor({images, 2, 3, 3}, 3), out = plan.run({&in, 1})[0].clone();
+    for (std::size_t i = 0; i < 18; ++i) EXPECT_FLOAT_EQ(out.values<float>()[i], in.values<float>()[i]);
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test

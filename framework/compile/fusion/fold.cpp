@@ -159,7 +159,7 @@ class Folder : Dataflow {
               1, concat ? channels_of(numbers, first, shape(input)[1]) : numbers.view({numbers.numel()})};
         }
         const Module::Absorbed absorbed = longer.back().module->absorb(*module, operands);
-        if (absorbed.module == nullptr || absorbed.parameters != numbers.defined()) return false;
+        if (absorbed.module == nullptr || (numbers.defined() && !absorbed.parameters)) return false;
         longer.back().module = absorbed.module;
       }
       if (!runs(longer.back())) return false;

@@ -153,6 +153,7 @@ struct Tile {
   int teams = 0;  // of `groups` warpgroups, which take such tiles in turn, where they are rectangles; 0: runs of pixels
   int helpers = 128;             // threads
   bool roomy = true;             // whether more than a clamp may be done to its sums
+  bool adds_last = true;         // whether an addition may come behind a function
   bool pools = false;            // whether Arguments::pooled may be
   int max_filters = 0;           // that a layer may have; 0: any number
   int resident = 1;              // blocks whose registers one multiprocessor has

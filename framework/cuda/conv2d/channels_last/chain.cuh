@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_chained(const Arguments& args, const Piece
       const float nothing[4] = {};
       std::uint32_t wanted;
       load_sums<T>(args, piece.first_filter + quad.chunk * 4, buffers, quad, v, wanted);
-      finish<T>(args, v, nothing);
+      finish<T, false>(args, v, nothing);
       if (in_f32<T> || args.output_type == DType::f32) {
         write4<float>(args.output, quad.index, v, wanted);
       } else if constexpr (!in_f32<T>) {

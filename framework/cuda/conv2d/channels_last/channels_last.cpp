@@ -48,7 +48,7 @@ class ChannelsLast final : public Operator {
         output_(preparation.output().format.dtype) {
     const ConvGeometry& geometry = problem.geometry;
     const float* weight = lamina::detail::floats(problem.weight);
-    args_.finish = finish_of(problem.epilogue, output_);
+    args_.finish = finish_of(problem.epilogue, output_, true);
     args_.chained = chained(args_.finish, output_);
     Demands demands = demands_of(problem.epilogue, output_);
     args_.adds = demands.adds, args_.pooled = demands.pooled, demands.sum = sum != nullptr;

@@ -208,8 +208,10 @@ std::vector<Tile> tiles(Precision precision) {
 }
 
 Demands demands_of(const Epilogue& epilogue, DType output) {
-  return {.longer = finish_of(epilogue, output).kind != Finish::Kind::clamp,
+  const Finish finish = finish_of(epilogue, output, true);
+  return {.longer = finish.kind != Finish::Kind::clamp,
           .adds = epilogue.reads_operands(),
+          .last = finish.addition == Finish::Addition::last,
           .pooled = epilogue.pool.has_value()};
 }
 
@@ -234,7 +236,7 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
     const Tile& tile = all[i];
     if (wanted.tile >= 0 && static_cast<std::size_t>(wanted.tile) != i) continue;
     if ((!demands.scaled && is_scaled(tile.operand)) || ((demands.longer || demands.adds) && !tile.roomy) ||
-        (demands.pooled && !tile.pools) || (demands.single && tile.groups > 1) ||
+        (demands.last && !tile.adds_last) || (demands.pooled && !tile.pools) || (demands.single && tile.groups > 1) ||
         (tile.max_filters > 0 && geometry.out_channels > tile.max_filters))
       continue;
     if (tile.teams > 0) {

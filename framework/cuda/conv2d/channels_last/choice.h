@@ -43,6 +43,7 @@ struct Demands {
   bool scaled = true;   // its operand may be a scaled one
   bool longer = false;  // more than a clamp is done to its sums
   bool adds = false;    // Arguments::adds
+  bool last = false;    // Finish::Addition::last
   bool pooled = false;  // Arguments::pooled
   bool sum = false;     // a second product
   bool codes = false;   // its operand is Operand::codes

@@ -84,6 +84,9 @@ inline constexpr bool ranged = split<T> || scaled<T>;  // filters have a FilterR
 /// Tiles that have registers for more than a clamp.
 template <int groups, int n>
 inline constexpr bool roomy = (groups < 4) && (groups * n < 720);
+/// Of those, the ones that do not spill for an addition behind a function.
+template <int groups, int n>
+inline constexpr bool may_add_last = groups == 2 || (groups == 1 && n < 128);
 /// And those that have them for an addition.
 template <class T, int groups, int n>
 inline constexpr bool may_add = roomy<groups, n> || std::is_same_v<T, Codes>;
@@ -185,10 +188,16 @@ __device__ __forceinline__ float2 unpack(std::uint32_t both, __nv_bfloat16) {
 }
 
 /// All that is done to neighbouring channels' sums, bias included, and what is added to them.
-template <class T, int n>
+template <class T, bool may_add_last = true, int n>
 __device__ __forceinline__ void finish(const Arguments& args, float (&v)[n], const float (&added)[n]) {
   if (args.finish.kind == Finish::Kind::chain) return apply_chain(args.finish, v, added);
-  apply_inlined<typename Element<T>::Stored>(args.finish, v, added);
+  const bool last = may_add_last && args.finish.addition == Finish::Addition::last;
+  float first[n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) first[j] = last ? 0.0f : added[j];
+  apply_inlined<typename Element<T>::Stored>(args.finish, v, first);
+#pragma unroll
+  for (int j = 0; j < n; ++j) v[j] = last ? v[j] + added[j] : v[j];
 }
 
 /// One sum, bias included, as it is stored.

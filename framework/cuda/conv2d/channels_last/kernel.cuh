@@ -36,7 +36,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const Span span(args, rank);
   // Copies wait by themselves, but what is added may be read here.
   if (roomy<groups, n> && args.adds) wait_for_predecessor(args.neighbours);
-  Store<T, roomy<groups, n>, n, chunk, Run> store{args, output, shared, group};
+  Store<T, roomy<groups, n>, may_add_last<groups, n>, n, chunk, Run> store{args, output, shared, group};
   Ring ring{args.stages}, slots{args.stages};
   for (Walk walk(args, rank); walk.more(); walk.next()) {
     Piece<Run> piece{group, (walk.filter_tile() * groups + group) * block_filters, {walk.pixel_tile() * n}};
@@ -184,6 +184,7 @@ Tile make_tile() {
           .pixels = n,
           .helpers = helper_threads<T, groups, n>,
           .roomy = may_add<T, groups, n>,
+          .adds_last = may_add_last<groups, n>,
           .resident = resident<T, groups, n>,
           .stage_bytes = Shared<T, groups, n>::stage_bytes,
           .store_pixels = chunk,

@@ -150,7 +150,7 @@ __device__ __forceinline__ void finish_sums(const Arguments& args, const Shared<
       r[0] = low.x, r[1] = low.y, r[2] = high.x, r[3] = high.y;
     }
     if constexpr (roomy<groups, n>) {
-      finish<T>(args, v, r);
+      finish<T, may_add_last<groups, n>>(args, v, r);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) v[i] = finished<Finish::Kind::clamp, T>(args.finish, v[i] + r[i]);

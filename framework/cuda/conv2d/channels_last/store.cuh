@@ -6,6 +6,8 @@
 
 namespace lamina::cuda::channels_last {
 
+using Addition = Finish::Addition;
+
 /// Recomputes this thread's outputs whose sums are not finite, after the ordinary store.
 template <class T, int n, class Place>
 __device__ __forceinline__ void repair(const Arguments& args, const Piece<Place>& piece, const float (&d)[n / 2]) {
@@ -36,7 +38,7 @@ __device__ __forceinline__ void repair(const Arguments& args, const Piece<Place>
 /// Writes fragments [first, last) of 8 pixels into a store buffer, pixel by pixel, 128 bytes of channels each: 64 of 16
 /// bits, or two planes of 32 f32. Eight rows of one matrix, or the 32 words of one store, meet all banks once. What is
 /// added lies there already.
-template <class T, bool f32, bool adds, Finish::Kind kind, int first, int last, int n>
+template <class T, bool f32, Addition addition, Finish::Kind kind, int first, int last, int n>
 __device__ __forceinline__ void fill(const Arguments& args, const float (&bias)[2], std::uint32_t buffer,
                                      int planes_apart, const float (&d)[n / 2]) {
   int thread = static_cast<int>(threadIdx.x);
@@ -55,7 +57,8 @@ __device__ __forceinline__ void fill(const Arguments& args, const float (&bias)[
         const std::uint32_t address =
             plane + static_cast<std::uint32_t>((j - first) * 1024 + swizzled(pixel + i % 2, chunk));
         float y = d[4 * j + i] + bias[i / 2];
-        if constexpr (adds) y += ptx::load_shared<float>(address);
+        static_assert(addition != Addition::last);
+        if constexpr (addition == Addition::first) y += ptx::load_shared<float>(address);
         ptx::store_shared(address, finished<kind, float>(args.finish, y));
       }
     }
@@ -67,15 +70,20 @@ __device__ __forceinline__ void fill(const Arguments& args, const float (&bias)[
     for (int j = first; j < last; j += 2) {
       const std::uint32_t place = corner + static_cast<std::uint32_t>((j - first) * 1024);
       std::uint32_t m[4];
-      if constexpr (adds) ptx::load_transposed(m, place);
+      if constexpr (addition != Addition::none) ptx::load_transposed(m, place);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float low = d[4 * j + 2 * i] + bias[i % 2], high = d[4 * j + 2 * i + 1] + bias[i % 2];
-        if constexpr (adds) {
+        if constexpr (addition == Addition::first) {
           const float2 added = unpack(m[i], T{});
           low += added.x, high += added.y;
         }
-        m[i] = pack(finished<kind, T>(args.finish, low), finished<kind, T>(args.finish, high), T{});
+        low = finished<kind, T>(args.finish, low), high = finished<kind, T>(args.finish, high);
+        if constexpr (addition == Addition::last) {
+          const float2 added = unpack(m[i], T{});
+          low += added.x, high += added.y;
+        }
+        m[i] = pack(low, high, T{});
       }
       ptx::store_transposed(place, m);
     }
@@ -90,7 +98,7 @@ struct StoreBuffers {
 
 /// Stores a piece through buffers of `chunk` pixels of 16-bit channels, or half as many of f32: two, or those that what
 /// is added is brought to, which are used in turn from tile to tile; or one, if the whole piece goes into it.
-template <class T, bool roomy, int n, int chunk, class Place>
+template <class T, bool roomy, bool may_add_last, int n, int chunk, class Place>
 struct Store {
   static_assert(n % chunk == 0 && chunk % 16 == 0, "whole boxes");
   static constexpr int buffer_bytes = chunk * step_bytes;
@@ -118,10 +126,11 @@ struct Store {
   }
 
   /// Fills a buffer with fragments [first, last) of the sums and stores it, as the pixels of column `column` on.
-  template <int first, int last, bool f32, bool adds, Finish::Kind kind>
+  template <int first, int last, bool f32, Addition addition, Finish::Kind kind>
   __device__ __forceinline__ void store_part(const Piece<Place>& piece, const float (&d)[n / 2], unsigned place,
                                              int column, bool begins) {
     constexpr int planes_apart = buffer_bytes / 2;
+    constexpr bool adds = addition != Addition::none;
     const bool storing = threadIdx.x % 128 == 0;
     if constexpr (adds) {
       wait_for_added();
@@ -130,7 +139,7 @@ struct Store {
       if (storing) begins || whole ? ptx::bulk_wait_read<0>() : ptx::bulk_wait_read<1>();
       ptx::sync_warpgroup(piece.group + 1);
     }
-    fill<T, f32, adds, kind, first, last, n>(args, piece.bias, place, planes_apart, d);
+    fill<T, f32, addition, kind, first, last, n>(args, piece.bias, place, planes_apart, d);
     ptx::fence_async_proxy();
     ptx::sync_warpgroup(piece.group + 1);
     if (storing) {
@@ -144,29 +153,30 @@ struct Store {
     if constexpr (adds) ++turn;
   }
 
-  template <int first, int fragments, bool f32, bool adds, Finish::Kind kind>
+  template <int first, int fragments, bool f32, Addition addition, Finish::Kind kind>
   __device__ __forceinline__ void run_from(const Piece<Place>& piece, const float (&d)[n / 2]) {
     if constexpr (first < n / 8) {
       constexpr int last = first + fragments;
-      store_part<first, last, f32, adds, kind>(piece, d,
-                                               buffer(adds    ? stage(turn)
-                                                      : whole ? 0
-                                                              : first / fragments % 2),
-                                               first * 8, first == 0);
-      run_from<last, fragments, f32, adds, kind>(piece, d);
+      store_part<first, last, f32, addition, kind>(piece, d,
+                                                   buffer(addition != Addition::none ? stage(turn)
+                                                          : whole                    ? 0
+                                                                                     : first / fragments % 2),
+                                                   first * 8, first == 0);
+      run_from<last, fragments, f32, addition, kind>(piece, d);
     }
   }
 
   /// The same by one code for all parts, which take turns in the first registers: what a function unrolls to would
   /// otherwise come from L2 part by part, in a small layer for longer than it runs.
-  template <int fragments, Finish::Kind kind>
+  template <int fragments, Addition addition, Finish::Kind kind>
   __device__ __forceinline__ void run_in_turn(const Piece<Place>& piece, float (&d)[n / 2]) {
     constexpr int values = 4 * fragments;
     static_assert(n / 2 % values == 0);
 #pragma unroll 1
     for (unsigned part = 0; part < n / 2 / values; ++part) {
-      store_part<0, fragments, false, false, kind>(piece, d, buffer(part % 2), static_cast<int>(part) * fragments * 8,
-                                                   part == 0);
+      store_part<0, fragments, false, addition, kind>(piece, d,
+                                                      buffer(addition == Addition::none ? part % 2 : stage(turn)),
+                                                      static_cast<int>(part) * fragments * 8, part == 0);
       if constexpr (n / 2 > values) {
         float done[values];
 #pragma unroll
@@ -185,23 +195,26 @@ struct Store {
     if (roomy && args.chained) {
       if constexpr (roomy) store_chained<T, chunk / (whole ? 16 : 8), n>(args, piece, buffer(0), d);
     } else if (in_f32<T> && roomy && args.adds) {
-      if constexpr (in_f32<T> && roomy) run_from<0, chunk / 16, true, true, Kind::clamp>(piece, d);
+      if constexpr (in_f32<T> && roomy) run_from<0, chunk / 16, true, Addition::first, Kind::clamp>(piece, d);
     } else if (in_f32<T> || args.output_type == DType::f32) {
-      run_from<0, chunk / 16, true, false, Kind::clamp>(piece, d);
+      run_from<0, chunk / 16, true, Addition::none, Kind::clamp>(piece, d);
     } else if constexpr (!in_f32<T> && roomy) {
-      if (args.adds) {
-        run_from<0, chunk / 8, false, true, Kind::clamp>(piece, d);
+      if (may_add_last && args.finish.addition == Addition::last) {
+        if constexpr (may_add_last)
+          with_kind(args.finish.kind, [&](auto kind) { run_in_turn<chunk / 8, Addition::last, kind.value>(piece, d); });
+      } else if (args.adds) {
+        run_from<0, chunk / 8, false, Addition::first, Kind::clamp>(piece, d);
       } else {
         with_kind(args.finish.kind, [&](auto kind) {
           if constexpr (kind.value == Kind::clamp) {
-            run_from<0, chunk / 8, false, false, kind.value>(piece, d);
+            run_from<0, chunk / 8, false, Addition::none, kind.value>(piece, d);
           } else {
-            run_in_turn<chunk / 8, kind.value>(piece, d);
+            run_in_turn<chunk / 8, Addition::none, kind.value>(piece, d);
           }
         });
       }
     } else if constexpr (!in_f32<T>) {
-      run_from<0, chunk / 8, false, false, Kind::clamp>(piece, d);
+      run_from<0, chunk / 8, false, Addition::none, Kind::clamp>(piece, d);
     }
     if constexpr (Element<T>::repaired) {
       bool any = false;

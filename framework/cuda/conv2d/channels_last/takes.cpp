@@ -27,11 +27,15 @@ bool formats_fit(const ConvGeometry& g, const Preparation& p) {
          static_cast<std::size_t>(g.out_channels) * size_of(out.dtype) % 16 == 0 && slices_fit(p);
 }
 
-/// An addition comes through the store buffers, if it is of the precision's type and nothing but a clamp follows it.
+/// An addition comes through the store buffers, if it is of the precision's type and nothing but a clamp follows it; in
+/// 16 bits it may follow one function.
 bool addition_fits(const Epilogue& epilogue, const Preparation& p) {
+  if (!epilogue.reads_operands()) return true;
   const DType output = p.output().format.dtype;
-  return !epilogue.reads_operands() ||
-         (output == storage_type(p.precision) && finish_of(epilogue, output).kind == Finish::Kind::clamp);
+  const Finish finish = finish_of(epilogue, output, size_of(output) == 2);
+  return output == storage_type(p.precision) &&
+         (finish.addition == Finish::Addition::last ? finish.kind != Finish::Kind::chain
+                                                    : finish.kind == Finish::Kind::clamp);
 }
 
 /// What the layer is expected to take with its pooling and without, as the rule has it.

@@ -62,6 +62,8 @@ __device__ __forceinline__ void store_between(const PairArguments& args, const R
       finish(std::integral_constant<Kind, Kind::silu>());
     } else if (args.between.kind == Kind::hard_swish) {
       finish(std::integral_constant<Kind, Kind::hard_swish>());
+    } else if (args.between.kind == Kind::leaky) {
+      finish(std::integral_constant<Kind, Kind::leaky>());
     } else {
       finish(std::integral_constant<Kind, Kind::clamp>());
     }

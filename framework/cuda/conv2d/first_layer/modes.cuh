@@ -115,6 +115,7 @@ __device__ __forceinline__ void finish(const Params& p, float (&y)[n]) {
   using Kind = Finish::Kind;
   if (p.function == Kind::silu) return each([](float v) { return finished<Kind::silu, Out>({}, v); });
   if (p.function == Kind::hard_swish) return each([](float v) { return finished<Kind::hard_swish, Out>({}, v); });
+  if (p.function == Kind::leaky) return each([&](float v) { return v < 0.0f ? v * p.low : v; });
   if (p.low > -INFINITY) each([&](float v) { return ptx::max_nan(v, p.low); });
   if (p.high < INFINITY) each([&](float v) { return ptx::min_nan(v, p.high); });
 }

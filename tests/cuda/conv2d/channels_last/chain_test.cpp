@@ -8,6 +8,7 @@ namespace {
 const PointwiseChain chains[] = {{{.function = Pointwise::hard_swish}},
                                  {{.function = Pointwise::silu}},
                                  {{.function = Pointwise::clip, .a = 0, .b = 6}},
+                                 {{.function = Pointwise::prelu, .a = 0.1}},
                                  {{.function = Pointwise::gelu}, {.function = Pointwise::relu}}};
 
 KernelOptions with_chain(Precision precision, const PointwiseChain& chain, const Tuning& tuning = {}) {
@@ -22,6 +23,13 @@ const PointwiseChain sums[] = {{addition},
                                {addition, {.function = Pointwise::relu}},
                                {addition, {.function = Pointwise::clip, .a = -1, .b = 2}},
                                {{.function = Pointwise::gelu}}};
+/// And, in 16 bits, behind a function.
+const Precision halves[] = {Precision::fp16, Precision::bf16};
+const PointwiseChain late_sums[] = {{{.function = Pointwise::prelu, .a = 0.1}, addition},
+                                    {{.function = Pointwise::silu}, addition},
+                                    {{.function = Pointwise::relu}, addition},
+                                    {{.function = Pointwise::gelu}, addition},
+                                    {{.function = Pointwise::hard_swish}, addition}};
 
 void expect_on_every_tile(std::span<const Precision> precisions, std::span<const PointwiseChain> of, unsigned seed) {
   for (const Precision precision : precisions) {
@@ -47,8 +55,18 @@ TEST_F(ChannelsLast, ChainsOnEveryTile) { expect_on_every_tile(precisions, chain
 
 TEST_F(ChannelsLast, SumsOnEveryTile) { expect_on_every_tile(precisions, sums, 9200); }
 
+TEST_F(ChannelsLast, LateSumsOnEveryTile) { expect_on_every_tile(halves, late_sums, 9300); }
+
 TEST_F(ChannelsLast, SumsOfEveryKind) {
   unsigned seed = 9700;
+  for (const Precision precision : halves) {
+    for (const PointwiseChain& chain : late_sums) {
+      for (const Case& c : nhwc_cases) {
+        const ConvGeometry g = geometry_of(c);
+        expect_contract(g, with_chain(precision, chain), draw(g, normal, normal, ++seed), true);
+      }
+    }
+  }
   for (const Precision precision : precisions) {
     const bool every = size_of(storage_type(precision)) == 2;  // in f32 each case has one of the chains
     for (std::size_t chain = 0; chain < std::size(sums); ++chain) {
@@ -66,6 +84,9 @@ TEST_F(ChannelsLast, SumsOfManyTiles) {
   const ConvGeometry g = geometry_of(conv("n9 64x56x56 -> 256"));
   for (const Precision precision : precisions) {
     expect_contract(g, with_chain(precision, sums[1]), draw(g, normal, normal, 5), true);
+    if (size_of(storage_type(precision)) > 2) continue;
+    for (const PointwiseChain& chain : late_sums)
+      expect_contract(g, with_chain(precision, chain), draw(g, normal, normal, 5), true);
   }
 }
 
@@ -90,6 +111,9 @@ TEST_F(ChannelsLast, ChainsOfWhatIsNotFinite) {
       const Tuning tuning = {.splits = splits, .multicast = 1};
       expect_contract(g, with_chain(precision, chains[0], tuning), data, true);
       for (const PointwiseChain& chain : sums) expect_contract(g, with_chain(precision, chain, tuning), data, true);
+      if (size_of(storage_type(precision)) > 2) continue;
+      for (const PointwiseChain& chain : late_sums)
+        expect_contract(g, with_chain(precision, chain, tuning), data, true);
     }
   }
 }

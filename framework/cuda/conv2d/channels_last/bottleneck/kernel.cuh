@@ -122,9 +122,9 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
       const std::uint32_t slot = group == 0 ? slots[0] : slots[1];
       ptx::barrier_wait(memory.maps_full + own.stage, own.parity);
       if (args.wide.adds) {
-        fill<__half, false, true, Kind::clamp, 0, n / 8, n>(args.wide, bias, slot, 0, d);
+        fill<__half, false, Finish::Addition::first, Kind::clamp, 0, n / 8, n>(args.wide, bias, slot, 0, d);
       } else {
-        fill<__half, false, false, Kind::clamp, 0, n / 8, n>(args.wide, bias, slot, 0, d);
+        fill<__half, false, Finish::Addition::none, Kind::clamp, 0, n / 8, n>(args.wide, bias, slot, 0, d);
       }
       ptx::fence_async_proxy();
       ptx::sync_threads<groups * 128>(both);
@@ -150,8 +150,8 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
       const int column = S::by_filters ? 0 : group * S::columns;
       const std::uint32_t to =
           first_map + static_cast<unsigned>(maps.stage * Memory<n>::slot_bytes + column * step_bytes);
-      fill<__half, false, false, Kind::clamp, 0, S::columns / 8, S::columns>(args.narrow, bias, to, 0,
-                                                                             z[S::by_filters ? block / groups : block]);
+      fill<__half, false, Finish::Addition::none, Kind::clamp, 0, S::columns / 8, S::columns>(
+          args.narrow, bias, to, 0, z[S::by_filters ? block / groups : block]);
       ptx::fence_async_proxy();
       ptx::sync_warpgroup(group + 1);
       if (storing) {

@@ -198,7 +198,7 @@ __device__ __forceinline__ void consume(const Arguments& args, const CUtensorMap
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
   constexpr int height = n / rectangle_width;
   const int slabs = slab_count(args.geometry, Operand::fp16);
-  Store<T, true, n, chunk, Rectangle> store{args, output, memory, warpgroup};
+  Store<T, true, true, n, chunk, Rectangle> store{args, output, memory, warpgroup};
   Ring boxes{args.halo.boxes}, weights{args.stages};
   for (Walk walk = walk_of<teams>(args, team); walk.more(); walk.next()) {
     Piece<Rectangle> piece{warpgroup, (walk.filter_tile() * groups + group) * block_filters,

@@ -87,8 +87,8 @@ __device__ __forceinline__ void store_pooled(const Arguments& args, const CUtens
   // In the first of the buffers that a piece which is not pooled would have; of two of 32 pixels, in both.
   const std::uint32_t buffer = ptx::shared_address(buffers.stores) +
                                static_cast<unsigned>((whole.group << args.log2_buffers) * chunk * step_bytes);
-  Store<T, true, columns, columns, PooledRectangle<columns>> store{args, output, buffers, whole.group};
-  store.template store_part<0, columns / 8, false, false, Finish::Kind::clamp>(piece, p, buffer, 0, true);
+  Store<T, true, false, columns, columns, PooledRectangle<columns>> store{args, output, buffers, whole.group};
+  store.template store_part<0, columns / 8, false, Addition::none, Finish::Kind::clamp>(piece, p, buffer, 0, true);
   if constexpr (Element<T>::repaired) {
     float check = 0.0f;
 #pragma unroll
