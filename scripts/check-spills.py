@@ -7,7 +7,8 @@
 Local memory (LDL and STL in the machine code) is where registers go that a kernel has too many of, and arrays that the
 compiler could not keep in registers: a kernel that begins to use it has become slower without any test failing. Needs
 cuobjdump and nvdisasm; says so where they are not there. Fails too where build.log, the build's output, has remarks of
-ptxas: it remarks on wgmma that it had to serialise or to wait for.
+ptxas: it remarks on wgmma that it had to serialise or to wait for; and where two sources compile the same kernel, which
+costs the time and the bytes of both.
 """
 
 import os
@@ -110,6 +111,16 @@ def read_table():
     return rows, architectures, compiler
 
 
+def compiled_twice(build):
+    """A line for each kernel whose host stub is in more than one object."""
+    objects = {}
+    for file in build.rglob("*.cu.o"):
+        listed = subprocess.run(["nm", str(file)], stdout=subprocess.PIPE, text=True, check=True).stdout
+        for kernel in re.findall(r"ZZL\d+__device_stub_(\w+)E\d+__handle$", listed, re.MULTILINE):
+            objects.setdefault(kernel, []).append(str(file.relative_to(build)))
+    return [f"{kernel} is compiled in {', '.join(sorted(files))}" for kernel, files in sorted(objects.items()) if files[1:]]
+
+
 def compiler_of(build):
     """The version of the nvcc that a build directory was configured with."""
     files = build.glob("CMakeFiles/*/CMakeCUDACompiler.cmake")
@@ -157,6 +168,8 @@ def main():
     log = builds[0] / "build.log"
     if not updating and log.exists():
         errors += [line for line in log.read_text(errors="replace").splitlines() if "ptxas info" in line]
+    if not updating:
+        errors += compiled_twice(builds[0])
     cuobjdump = find_cuobjdump()
     if not cuobjdump:
         print("cuobjdump is not here: local memory was not checked")

@@ -66,18 +66,19 @@ Tensor live_weights(const LiveWindow& window, const Tensor& weight) {
 
 std::vector<SeenTaps> seen_columns(const ConvGeometry& g) {
   std::vector<SeenTaps> result;
-  for (int column = 0; column < g.out_width; ++column) {
-    const std::int64_t before = g.padding_width - std::int64_t{column} * g.stride_width;
-    const auto taps_before = [&](std::int64_t place) {
-      const auto taps = ceil_div(std::max<std::int64_t>(place, 0), std::int64_t{g.dilation_width});
-      return static_cast<int>(std::min<std::int64_t>(taps, g.kernel_width));
-    };
-    const SeenTaps seen = {column, column + 1, taps_before(before), taps_before(before + g.in_width)};
-    if (!result.empty() && result.back().first_tap == seen.first_tap && result.back().last_tap == seen.last_tap) {
-      ++result.back().end;
-    } else {
-      result.push_back(seen);
-    }
+  // Taps of a window that begin before a place, counted from its first; and columns until they are fewer.
+  const auto taps_before = [&](std::int64_t place) {
+    const auto taps = ceil_div(std::max<std::int64_t>(place, 0), std::int64_t{g.dilation_width});
+    return static_cast<int>(std::min<std::int64_t>(taps, g.kernel_width));
+  };
+  const auto columns_with = [&](std::int64_t place, std::int64_t taps) {
+    return taps == 0 ? g.out_width : ceil_div<std::int64_t>(place - (taps - 1) * g.dilation_width, g.stride_width);
+  };
+  for (int column = 0; column < g.out_width; column = result.back().end) {
+    const std::int64_t before = g.padding_width - std::int64_t{column} * g.stride_width, behind = before + g.in_width;
+    const int first = taps_before(before), last = taps_before(behind);
+    const std::int64_t end = column + std::min(columns_with(before, first), columns_with(behind, last));
+    result.push_back({column, static_cast<int>(std::min<std::int64_t>(end, g.out_width)), first, last});
   }
   return result;
 }
