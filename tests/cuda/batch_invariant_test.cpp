@@ -7,6 +7,7 @@
 #include <regex>
 #include <sstream>
 
+#include "lamina/base/error.h"
 #include "lamina/cuda/runtime/architectures.h"
 #include "lamina/graph/model.h"
 #include "support/batches.h"
