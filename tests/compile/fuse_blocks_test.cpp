@@ -39,6 +39,22 @@ TEST(Fuse, TwoConvolutionsThatAreAddedAreOne) {
   EXPECT_EQ(steps(1, 1, false, Precision::fp32), (Steps{"conv2d: ", "conv2d: sum, y"}));
 }
 
+/// In 16 bits on Hopper, where one function is between the sums and the addition.
+TEST(Fuse, AnAdditionBehindAFunctionIsTheConvolutions) {
+  if (kernels<ConvSumProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
+  const auto steps = [](const std::vector<const char*>& functions) {
+    Graph g;
+    Value y = g.add("conv", Conv2d({.in = 64, .out = 64, .kernel = 3, .padding = 1}), g.input("x", {batch, 64, 6, 6}));
+    for (const char* const function : functions) y = op(g, function, {y});
+    g.output(g.add("sum", Add(), {g.input("shortcut", {batch, 64, 6, 6}), y}));
+    randomize(g);
+    return fused(g, h200(), Precision::fp16).size();
+  };
+  EXPECT_EQ(steps({"LeakyRelu"}), 1u);
+  EXPECT_EQ(steps({"Relu"}), 1u);
+  EXPECT_EQ(steps({"LeakyRelu", "Tanh"}), 2u);
+}
+
 /// Where a kernel does both: in 16 bits, if the first is of single pixels and nobody else reads its result.
 TEST(Fuse, AConvolutionAndTheDepthwiseOneBehindItAreOne) {
   if (kernels<ConvPairProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
