@@ -12,9 +12,9 @@ namespace lamina::cuda {
 /// Of codes to codes, one of 256 for each. The output may be the input.
 Prepare<PointwiseProblem> prepare_table;
 
-/// On the current device, what networks have most: codes of floats, floats of codes, and sums and products of codes with
-/// as many others, or with codes or f32 for each channel of an image, [N, 1, C] or [1, 1, C]. False, and nothing is
-/// done, where it is anything else. `axes`: detail::broadcast_walk of the views.
+/// On the current device, what networks have most: codes of floats, floats of codes, and sums and products of codes
+/// with as many others, or with codes or f32 for each channel of an image, [N, 1, C] or [1, 1, C]. False, and nothing
+/// is done, where it is anything else. `axes`: detail::broadcast_walk of the views.
 bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes,
                         std::span<const View> views, const View& result, std::span<const Tensor> inputs, Tensor& output,
                         Stream stream);

@@ -27,11 +27,8 @@ __device__ __forceinline__ void run_steps(int begin, Step step) {
 template <bool unrolled, class Step>
 __device__ __forceinline__ void for_each_step(const StepGroup& group, std::uint32_t a, Step step) {
   const auto at_a = [&](int s) { step(s, a); };
-  const int rounds = (group.end - group.begin) / steps_per_round;
-  if (unrolled && rounds == 3) {  // AlexNet's
+  if (unrolled && group.end - group.begin == 3 * steps_per_round) {
     run_steps<3 * steps_per_round>(group.begin, at_a);
-  } else if (unrolled && rounds == 2) {  // ResNet's
-    run_steps<2 * steps_per_round>(group.begin, at_a);
   } else {
 #pragma unroll 1
     for (int s = group.begin; s < group.end; s += steps_per_round) run_steps<steps_per_round>(s, at_a);

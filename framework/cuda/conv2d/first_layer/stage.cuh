@@ -162,33 +162,17 @@ struct Stager {
         }
         prepared_column = row.segment.first_column;
       }
-      const auto finish = [&](const Piece& it, const Octet<M, In>& values) {
-        if (const auto check = values.check(); check.failed()) {
-          bad.add(it.unit, min(it.unit + (wide ? 1 : 0), p.pitch - 1), check.too_large());
+      Octet<M, In> values[pieces];
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) load(piece[i], row, top, raw, values[i]);
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) {
+        if (const auto check = values[i].check(); check.failed()) {
+          bad.add(piece[i].unit, min(piece[i].unit + (wide ? 1 : 0), p.pitch - 1), check.too_large());
         }
         std::uint32_t word[parts][4];
-        values.operands(word);
-        store(it, slot * p.pitch, word);
-      };
-      if constexpr (wide) {
-        Octet<M, In> values[pieces];
-#pragma unroll
-        for (int i = 0; i < pieces; ++i) load(piece[i], row, top, raw, values[i]);
-#pragma unroll
-        for (int i = 0; i < pieces; ++i) finish(piece[i], values[i]);
-      } else {
-        // Rolled, and the pieces with it: a block's first rows wait for the code to come in from memory, which takes
-        // longer than the work.
-#pragma unroll 1
-        for (int i = 0; i < pieces; ++i) {
-          Octet<M, In> values;
-          load(piece[0], row, top, raw, values);
-          finish(piece[0], values);
-          const Piece done = piece[0];
-#pragma unroll
-          for (int k = 1; k < pieces; ++k) piece[k - 1] = piece[k];
-          piece[pieces - 1] = done;
-        }
+        values[i].operands(word);
+        store(piece[i], slot * p.pitch, word);
       }
     }
     return bad;
