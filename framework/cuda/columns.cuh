@@ -1,6 +1,6 @@
 #pragma once
 
-// Reductions over the pixels of images channels last: columns [images, pixels, channels] to [images, channels]. A block
+// Sums over the pixels of images channels last: columns [images, pixels, channels] to [images, channels]. A block
 // owns up to eight packs of 16 bytes of one image's channels; its teams of threads take every teams-th pixel each, four
 // at a time in flight, and meet in shared memory. How a column is divided depends on the image alone, so that a batch
 // changes no bit.
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(max_column_threads)
   for (State& one : state) one = State(settings);
   wait_for_predecessor();
   for (std::int64_t pixel = team; mine && pixel < e.pixels; pixel += std::int64_t{in_flight} * e.teams) {
-    Pack<T, N> values[in_flight];
+    Pack<T, N> values[in_flight] = {};  // zeros add nothing
 #pragma unroll
     for (int i = 0; i < in_flight; ++i) {
       const std::int64_t at = pixel + std::int64_t{i} * e.teams;
@@ -50,13 +50,12 @@ __global__ void __launch_bounds__(max_column_threads)
     }
 #pragma unroll
     for (int i = 0; i < in_flight; ++i) {
-      if (pixel + std::int64_t{i} * e.teams >= e.pixels) continue;
 #pragma unroll
       for (int j = 0; j < N; ++j) state[j].add(settings, to_f32(values[i].values[j]), 0);
     }
   }
   for (int half = e.teams / 2; half > 0; half /= 2) {
-    State* const met = states + (team % half * e.lanes + lane) * N;
+    State* const met = states + ((team & (half - 1)) * e.lanes + lane) * N;
     if (team >= half && team < 2 * half) {
 #pragma unroll
       for (int j = 0; j < N; ++j) met[j] = state[j];
@@ -80,9 +79,9 @@ void reduce_columns(const Settings& settings, std::int64_t images, std::int64_t 
                     const T* input, T* output, Stream stream) {
   const auto start = [&]<int N>(std::integral_constant<int, N>) {
     Columns e{.pixels = pixels, .packs = channels / N, .lanes = 1, .teams = 1, .chunks = 1};
-    // Of large images narrow blocks: a few images have to occupy a whole GPU.
+    // Of large images of few channels narrow blocks: a few images have to occupy a whole GPU.
     const bool large = pixels > 1024;
-    e.lanes = static_cast<int>(std::min<std::int64_t>(e.packs, large ? 4 : 8));
+    e.lanes = static_cast<int>(std::min<std::int64_t>(e.packs, large && e.packs < 32 ? 4 : 8));
     e.chunks = static_cast<int>(detail::ceil_div<std::int64_t>(e.packs, e.lanes));
     while (2 * e.teams * e.lanes <= (large ? max_column_threads : 256) && e.teams < pixels) e.teams *= 2;
     const auto block = static_cast<unsigned>(detail::round_up(e.teams * e.lanes, 32));
