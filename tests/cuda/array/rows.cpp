@@ -140,6 +140,8 @@ std::vector<Example<ReduceProblem>> reduce() {
     example(true, {33, 7}, 0b01, {7});
     if (place) continue;
     example(false, {2, 32, 8, 8}, 0b1100, {2, 32, 1, 1});
+    // A product of a thousand is 0 or not by its order, and 0 times Inf a NaN.
+    if (kind != Reduction::prod) example(false, {2, 40, 34, 32}, 0b1100, {2, 40, 1, 1});
     example(true, {3, 5, 7, 9}, 0b0101, {5, 9});
     example(true, {3, 1030}, 0b11, {});
   }
@@ -159,8 +161,11 @@ std::vector<Example<NormProblem>> norm() {
     example(true, {5, 77}, {.length = 77, .channels = 77});
     example(true, {2, 5000}, {.length = 5000, .channels = 5000});
     example(true, {2, 12, 5, 7}, {.length = 4 * 35, .inner = 35, .channels = 12});
+    // Whole images: in registers, in parts, and of channels that are no whole packs.
+    example(true, {2, 16, 5, 7}, {.length = 16 * 35, .inner = 35, .channels = 16});
+    example(true, {2, 24, 20, 20}, {.length = 24 * 400, .inner = 400, .channels = 24});
+    example(true, {3, 13, 29, 27}, {.length = 13 * 783, .inner = 783, .channels = 13});
   }
-  for (Example<NormProblem>& e : examples) e.to = {Layout::nchw}, e.from = {Layout::nchw};
   return examples;
 }
 

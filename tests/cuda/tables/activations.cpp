@@ -111,6 +111,13 @@ std::vector<Example<PoolProblem>> pool() {
       }
     }
   }
+  // As many outputs as make strips of two.
+  const Shape large = {4, 64, 96, 90};
+  for (const PoolKind kind : {PoolKind::largest, PoolKind::average}) {
+    PoolGeometry g = geometry_of(large, 96, 90);
+    g.kernel_height = g.kernel_width = 3, g.padding_height = g.padding_width = 1, g.count_padding = false;
+    examples.push_back({false, {kind, g}, {draw_floats(large, 8)}, large, kind == PoolKind::largest ? 0.0 : 2.0});
+  }
   return examples;
 }
 
