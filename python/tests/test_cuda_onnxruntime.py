@@ -41,7 +41,7 @@ def test_a_session_says_where_it_is(session, x):
 def test_bindings_on_either_side(session, x, given, asked):
     (expected,) = session.run(None, {"input": x})
     name = session.get_outputs()[0].name
-    value = ort.OrtValue.ortvalue_from_numpy(x, given, 0)
+    value = ort.OrtValue.ortvalue_from_numpy(x.copy(), given, 0)  # on the host it is the array, which is written to
     binding = session.io_binding()
     binding.bind_input("input", given, 0, np.float32, value.shape(), value.data_ptr())
     binding.bind_output(name, asked)
