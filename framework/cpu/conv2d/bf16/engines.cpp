@@ -31,8 +31,8 @@ bool has_unit(const DeviceDescription& device, Unit unit, DType operand) {
 
 std::span<const Engine> engines(DType operand) {
   static const std::vector<Engine> here = those_here();
-  const auto found = std::ranges::equal_range(here, operand, {}, &Engine::operand);
-  return {found.begin(), found.end()};
+  return {std::ranges::lower_bound(here, operand, {}, &Engine::operand),
+          std::ranges::upper_bound(here, operand, {}, &Engine::operand)};
 }
 
 const Engine& engine_of(Unit unit, DType operand, const DeviceDescription& device) {
