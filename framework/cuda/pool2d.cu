@@ -193,14 +193,14 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::
                   static_cast<decltype(index)>(inner), static_cast<decltype(index)>(out_pitch), neighbours, input,
                   output);
   };
+  // Windows that the kernels for up to 3 x 3 take, which there are none of for adaptive ones.
+  constexpr PoolKind small = kind == PoolKind::adaptive ? PoolKind::largest : kind;
+  const bool is_small = kind == small && g.kernel_height <= 3 && g.kernel_width <= 3;
   // As many threads as find room at once, and longer strips beyond them.
   const auto strip = static_cast<int>(std::min<std::int64_t>({count / most_threads, max_strip, g.out_height}));
-  const bool overlap = kind != PoolKind::adaptive && g.kernel_height <= 3 && g.kernel_width <= 3 &&
-                       g.stride_height == 1 && g.dilation_height == 1;
-  if (overlap && strip > 1 && count <= max_int / 2) {
-    constexpr PoolKind small = kind == PoolKind::adaptive ? PoolKind::largest : kind;
+  if (is_small && g.stride_height == 1 && g.dilation_height == 1 && strip > 1 && count <= max_int / 2) {
     const std::int64_t own = outer * detail::ceil_div(g.out_height, strip) * g.out_width * inner;
-    return launch_kernel(pool2d_strip_kernel<small, N, T>, {dim3(grid_for(own, threads)), dim3(threads)}, stream, g,
+    return launch_kernel(pool2d_strip_kernel<small, N, T>, threads_for(own, threads), stream, g,
                          static_cast<std::uint32_t>(outer), static_cast<std::uint32_t>(inner),
                          static_cast<std::uint32_t>(out_pitch), strip, neighbours, input, output);
   }
@@ -209,8 +209,7 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::
     start(pool2d_kernel<kind, AnyWindow, N, T, std::int64_t>, std::int64_t{});
   } else if (kind == PoolKind::largest && g.kernel_height <= 2 && g.kernel_width <= 2) {
     start(pool2d_kernel<PoolKind::largest, Batch<2, 2>, N, T, std::uint32_t>, std::uint32_t{});
-  } else if (kind != PoolKind::adaptive && g.kernel_height <= 3 && g.kernel_width <= 3) {
-    constexpr PoolKind small = kind == PoolKind::adaptive ? PoolKind::largest : kind;
+  } else if (is_small) {
     start(pool2d_kernel<small, Batch<3, 3>, N, T, std::uint32_t>, std::uint32_t{});
   } else {
     start(pool2d_kernel<kind, AnyWindow, N, T, std::uint32_t>, std::uint32_t{});

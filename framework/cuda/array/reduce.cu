@@ -7,7 +7,8 @@
 //   element
 //
 // Rows that lie one after the other, in whole packs of 16 bytes: 1 to 32 neighbours of a warp own a row and load its
-// packs in turns; they meet by shuffles, in the same order every time too.
+// packs in turns; they meet by shuffles, in the same order every time too. Sums over the pixels of images channels last
+// are columns.cuh's.
 //
 // Sums of floats are Kahan's: what an addition rounds away is carried to the next. Preconditions: none.
 
@@ -30,7 +31,7 @@ using detail::ReducePlan;
 constexpr int warp = 32;
 constexpr int max_threads = 1024;
 constexpr int pack_threads = 256, max_packs = 2048;  // of a row
-constexpr std::int64_t max_outputs = 1 << 30;
+constexpr std::int64_t max_outputs = 1 << 30;        // of columns, whose blocks are counted in int
 
 struct Walks {
   StridedAxes kept, reduced;
