@@ -1,13 +1,14 @@
-#include "lamina/cpu/lookup/cumulative.h"
+#include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
 
+using namespace tables;
 using detail::LineExtents;
 
 constexpr std::int64_t columns = 64;  // neighbours along `inner`, so that whole cache lines are read
@@ -33,17 +34,20 @@ void scan(const CumulativeProblem& problem, const LineExtents& e, const T* input
 
 }  // namespace
 
-void cumulative(const CumulativeProblem& problem, const LineExtents& extents, DType dtype, const void* input,
-                void* output, ThreadPool& pool) {
-  const auto as = [&]<class T, class A>(T, A) {
-    scan<T, A>(problem, extents, static_cast<const T*>(input), static_cast<T*>(output), pool);
-  };
-  switch (dtype) {
-    case DType::f64: return as(double{}, double{});
-    case DType::i32: return as(std::int32_t{}, std::uint32_t{});
-    case DType::i64: return as(std::int64_t{}, std::uint64_t{});
-    default: return as(float{}, double{});
-  }
+std::unique_ptr<Operator> prepare_cumulative(const CumulativeProblem& problem, const Preparation& p) {
+  return make_operator("in order", [problem, e = detail::line_extents(p.input().shape, problem.dim)](
+                                       Inputs inputs, Outputs outputs, const Execution& execution) {
+    const auto as = [&]<class T, class A>(T, A) {
+      scan<T, A>(problem, e, static_cast<const T*>(inputs[0].raw()), static_cast<T*>(outputs[0].raw()),
+                 *execution.pool);
+    };
+    switch (inputs[0].dtype()) {
+      case DType::f64: return as(double{}, double{});
+      case DType::i32: return as(std::int32_t{}, std::uint32_t{});
+      case DType::i64: return as(std::int64_t{}, std::uint64_t{});
+      default: return as(float{}, double{});
+    }
+  });
 }
 
 }  // namespace lamina::cpu

@@ -1,15 +1,17 @@
-#include "lamina/cpu/lookup/gather.h"
+#include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/lookup/index.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/words.h"
 
 namespace lamina::cpu {
 namespace {
 
+using namespace tables;
 using detail::IndexExtents;
 
 constexpr std::int64_t piece = 4096;  // elements of an item of work
@@ -47,16 +49,21 @@ void elements(const IndexExtents& e, const T* data, const Index* indices, T* out
 
 }  // namespace
 
-void gather(const IndexExtents& e, std::size_t size, DType index_type, const void* data, const void* indices,
-            void* output, ThreadPool& pool) {
-  with_index_type(index_type, indices, [&](const auto* at) {
-    if (e.kind != GatherKind::elements) {
-      return slices(e, size, static_cast<const std::byte*>(data), at, static_cast<std::byte*>(output), pool);
-    }
-    const auto as = [&](auto word) {
-      elements(e, static_cast<const decltype(word)*>(data), at, static_cast<decltype(word)*>(output), pool);
-    };
-    detail::with_word(size, as);
+std::unique_ptr<Operator> prepare_gather(const GatherProblem& problem, const Preparation& p) {
+  return make_operator("one by one", [e = detail::gather_extents(problem, p)](Inputs inputs, Outputs outputs,
+                                                                              const Execution& execution) {
+    const void* const data = inputs[0].raw();
+    void* const output = outputs[0].raw();
+    with_index_type(inputs[1].dtype(), inputs[1].raw(), [&](const auto* at) {
+      const std::size_t size = size_of(inputs[0].dtype());
+      if (e.kind != GatherKind::elements) {
+        return slices(e, size, static_cast<const std::byte*>(data), at, static_cast<std::byte*>(output),
+                      *execution.pool);
+      }
+      detail::with_word(size, [&]<class T>(T) {
+        elements(e, static_cast<const T*>(data), at, static_cast<T*>(output), *execution.pool);
+      });
+    });
   });
 }
 

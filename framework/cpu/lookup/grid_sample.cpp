@@ -1,14 +1,16 @@
-#include "lamina/cpu/lookup/grid_sample.h"
+#include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
+
+using namespace tables;
 
 /// A grid's number as a position among `size` pixels; what no pixel is near becomes -100, a safe way outside.
 float position_of(float x, std::int64_t size, bool align_corners) {
@@ -92,31 +94,35 @@ float sum_of(const std::array<Taps, 3>& taps, const float* channel, const std::a
 
 }  // namespace
 
-void grid_sample(const GridSampleProblem& problem, const Shape& in, const Shape& out, const float* input,
-                 const float* grid, float* output, ThreadPool& pool) {
-  const int dims = static_cast<int>(in.rank()) - 2;
-  const std::int64_t channels = in[1];
-  std::array<std::int64_t, 3> sizes{1, 1, 1}, steps{};
-  std::int64_t in_pixels = 1, out_pixels = 1;
-  for (int d = 0; d < dims; ++d) {  // x, the last dimension, first
-    const auto at = static_cast<std::size_t>(d);
-    sizes[at] = in[-1 - d], steps[at] = in_pixels;
-    in_pixels *= in[-1 - d], out_pixels *= out[-1 - d];
-  }
-  constexpr std::int64_t strip = 64;  // pixels of an item of work
-  const std::int64_t pieces = detail::ceil_div(out_pixels, strip);
-  pool.parallel_for(in[0] * pieces, [&](std::int64_t item, int) {
-    const std::int64_t n = item / pieces, first = item % pieces * strip, last = std::min(out_pixels, first + strip);
-    for (std::int64_t pixel = first; pixel < last; ++pixel) {
-      const float* const at = grid + (n * out_pixels + pixel) * dims;
-      std::array<Taps, 3> taps;
-      for (std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) taps[d] = taps_of(problem, at[d], sizes[d]);
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const float* const channel = input + (n * channels + c) * in_pixels;
-        output[(n * channels + c) * out_pixels + pixel] =
-            dims == 2 ? sum_of<2>(taps, channel, steps) : sum_of<3>(taps, channel, steps);
-      }
+std::unique_ptr<Operator> prepare_grid_sample(const GridSampleProblem& problem, const Preparation&) {
+  return make_operator("pixel by pixel", [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
+    const Shape &in = inputs[0].shape(), &out = outputs[0].shape();
+    const float *const input = floats(inputs[0]), *const grid = floats(inputs[1]);
+    float* const output = floats(outputs[0]);
+    const int dims = static_cast<int>(in.rank()) - 2;
+    const std::int64_t channels = in[1];
+    std::array<std::int64_t, 3> sizes{1, 1, 1}, steps{};
+    std::int64_t in_pixels = 1, out_pixels = 1;
+    for (int d = 0; d < dims; ++d) {  // x, the last dimension, first
+      const auto at = static_cast<std::size_t>(d);
+      sizes[at] = in[-1 - d], steps[at] = in_pixels;
+      in_pixels *= in[-1 - d], out_pixels *= out[-1 - d];
     }
+    constexpr std::int64_t strip = 64;  // pixels of an item of work
+    const std::int64_t pieces = detail::ceil_div(out_pixels, strip);
+    execution.pool->parallel_for(in[0] * pieces, [&](std::int64_t item, int) {
+      const std::int64_t n = item / pieces, first = item % pieces * strip, last = std::min(out_pixels, first + strip);
+      for (std::int64_t pixel = first; pixel < last; ++pixel) {
+        const float* const at = grid + (n * out_pixels + pixel) * dims;
+        std::array<Taps, 3> taps;
+        for (std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) taps[d] = taps_of(problem, at[d], sizes[d]);
+        for (std::int64_t c = 0; c < channels; ++c) {
+          const float* const channel = input + (n * channels + c) * in_pixels;
+          output[(n * channels + c) * out_pixels + pixel] =
+              dims == 2 ? sum_of<2>(taps, channel, steps) : sum_of<3>(taps, channel, steps);
+        }
+      }
+    });
   });
 }
 

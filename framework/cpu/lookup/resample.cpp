@@ -1,14 +1,17 @@
-#include "lamina/cpu/lookup/resample.h"
+#include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
 #include <array>
 #include <type_traits>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/extents.h"
 
 namespace lamina::cpu {
 namespace {
 
+using namespace tables;
 using Axis = ResampleProblem::Axis;
 
 /// The shape as [dimensions up to the last that is resampled, width]: what follows that one is moved as a whole; if
@@ -95,17 +98,8 @@ void take_within(const Axis& axis, std::int64_t width, const float* row, std::in
   }
 }
 
-}  // namespace
-
-std::size_t resample_workspace(const ResampleProblem& problem, const Shape& in, int threads) {
-  const Rows rows(problem, in, in, in);
-  if (rows.within == nullptr) return 0;
-  return static_cast<std::size_t>(threads * detail::round_up<std::int64_t>(rows.in_width, 16)) * sizeof(float);
-}
-
-void resample(const ResampleProblem& problem, const Shape& in, const Shape& steps, const Shape& out, const float* input,
-              float* output, ThreadPool& pool, float* workspace) {
-  const Rows rows(problem, in, steps, out);
+/// `workspace`: for each thread the sums of a row, if its taps are taken within it.
+void resample(const Rows& rows, const float* input, float* output, ThreadPool& pool, float* workspace) {
   if (rows.out_width == 0) return;
   const bool across = std::any_of(rows.axes.begin(), rows.axes.end(), [](auto* axis) { return axis != nullptr; });
   // Several short rows are one item of work.
@@ -129,6 +123,30 @@ void resample(const ResampleProblem& problem, const Shape& in, const Shape& step
       if (across && rows.within != nullptr) take_within(*rows.within, rows.out_width, sums, 1, to);
     }
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& p) {
+  // Of the dimensions in the order in which they lie in the output.
+  const Layout layout = p.output().format.layout;
+  const Shape in = detail::stored(p.input().shape, layout, 0).shape;
+  const Shape out = detail::stored(p.output().shape, layout, 0).shape;
+  ResampleProblem own = problem;
+  for (ResampleProblem::Axis& axis : own.axes) axis.dim = detail::stored(p.input().shape, layout, axis.dim).dim;
+  std::vector<std::int64_t> steps;
+  for (int d = 0; d < static_cast<int>(in.rank()); ++d) {
+    steps.push_back(detail::extent_product(in, d + 1, static_cast<int>(in.rank())));
+  }
+  if (p.input().format.layout != layout) steps = {in[1] * in[2] * in[3], 1, in[3] * in[1], in[1]};
+  const Rows rows(own, in, in, in);
+  const std::int64_t sums = rows.within == nullptr ? 0 : p.threads * detail::round_up<std::int64_t>(rows.in_width, 16);
+  return make_operator(
+      "rows", {.workspace = static_cast<std::size_t>(sums) * sizeof(float)},
+      [own, in, steps = Shape(steps), out](Inputs inputs, Outputs outputs, const Execution& execution) {
+        resample(Rows(own, in, steps, out), floats(inputs[0]), floats(outputs[0]), *execution.pool,
+                 static_cast<float*>(execution.workspace));
+      });
 }
 
 }  // namespace lamina::cpu

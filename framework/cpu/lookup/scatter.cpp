@@ -1,18 +1,19 @@
-#include "lamina/cpu/lookup/scatter.h"
+#include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/arithmetic.h"
 #include "lamina/cpu/lookup/index.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::cpu {
 namespace {
 
+using namespace tables;
 using detail::IndexExtents;
 
 template <class T>
@@ -71,14 +72,18 @@ void scatter_elements(const IndexExtents& e, ScatterReduction reduction, const I
 
 }  // namespace
 
-void scatter(const IndexExtents& e, ScatterReduction reduction, DType dtype, DType index_type, const void* data,
-             std::int64_t size, const void* indices, const void* updates, void* output, ThreadPool& pool) {
-  if (size == 0) return;
-  if (output != data) std::memcpy(output, data, static_cast<std::size_t>(size) * size_of(dtype));
-  with_index_type(index_type, indices, [&]<class Index>(const Index* at) {
-    detail::visit(dtype, [&]<class T>(std::type_identity<T>) {
-      const auto run = e.kind == GatherKind::elements ? scatter_elements<Index, T> : scatter_slices<Index, T>;
-      run(e, reduction, at, static_cast<const T*>(updates), static_cast<T*>(output), pool);
+std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const Preparation& p) {
+  return make_operator("in order", [e = detail::scatter_extents(problem, p), reduction = problem.reduction](
+                                       Inputs inputs, Outputs outputs, const Execution& execution) {
+    const Tensor &data = inputs[0], &updates = inputs[2];
+    void* const output = outputs[0].raw();
+    if (data.numel() == 0) return;
+    if (output != data.raw()) std::memcpy(output, data.raw(), data.bytes());
+    with_index_type(inputs[1].dtype(), inputs[1].raw(), [&]<class Index>(const Index* at) {
+      detail::visit(data.dtype(), [&]<class T>(std::type_identity<T>) {
+        const auto run = e.kind == GatherKind::elements ? scatter_elements<Index, T> : scatter_slices<Index, T>;
+        run(e, reduction, at, static_cast<const T*>(updates.raw()), static_cast<T*>(output), *execution.pool);
+      });
     });
   });
 }

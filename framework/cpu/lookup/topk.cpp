@@ -1,15 +1,17 @@
-#include "lamina/cpu/lookup/topk.h"
+#include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <type_traits>
 
+#include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::cpu {
 namespace {
 
+using namespace tables;
 using detail::LineExtents;
 
 /// An element as it is compared: by key, equals by place.
@@ -71,15 +73,16 @@ void lines(const TopKProblem& problem, const LineExtents& e, const T* input, voi
 
 }  // namespace
 
-std::size_t topk_workspace(const LineExtents& e, int threads) {
-  return static_cast<std::size_t>(e.extent) * static_cast<std::size_t>(threads) * sizeof(Candidate);
-}
-
-void topk(const TopKProblem& problem, const LineExtents& extents, DType dtype, const void* input, void* output,
-          ThreadPool& pool, void* workspace) {
-  detail::visit(dtype, [&]<class T>(std::type_identity<T>) {
-    lines(problem, extents, static_cast<const T*>(input), output, pool, static_cast<Candidate*>(workspace));
-  });
+std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Preparation& p) {
+  const LineExtents e = detail::line_extents(p.input().shape, problem.dim);
+  const auto candidates = static_cast<std::size_t>(e.extent) * static_cast<std::size_t>(p.threads);
+  return make_operator("partial sort", {.workspace = candidates * sizeof(Candidate)},
+                       [problem, e](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         detail::visit(inputs[0].dtype(), [&]<class T>(std::type_identity<T>) {
+                           lines(problem, e, static_cast<const T*>(inputs[0].raw()), outputs[0].raw(), *execution.pool,
+                                 static_cast<Candidate*>(execution.workspace));
+                         });
+                       });
 }
 
 }  // namespace lamina::cpu
