@@ -1,7 +1,6 @@
 #include "lamina/base/names.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <utility>
 

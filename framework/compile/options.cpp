@@ -1,7 +1,5 @@
 // What CompileOptions may say, and what they mean where they leave it open.
 
-#include <algorithm>
-
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/compile/program.h"

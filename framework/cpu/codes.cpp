@@ -3,7 +3,6 @@
 #include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "lamina/cpu/codes.h"
 #include "lamina/cpu/vectors-inl.h"

@@ -7,7 +7,6 @@
 #include "lamina/cuda/kernels.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"

@@ -1,7 +1,6 @@
 #include "lamina/cuda/finish.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <optional>
 #include <span>
 

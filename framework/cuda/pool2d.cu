@@ -12,8 +12,6 @@
 // turns them in shared memory (4.2 KB, a pitch of 33 against bank conflicts), lanes along the input's innermost
 // dimension first, then along the output's. Preconditions: a valid geometry; planes = images * channels.
 
-#include <cmath>
-
 #include "lamina/base/math.h"
 #include "lamina/cuda/columns.cuh"
 #include "lamina/cuda/elements.cuh"

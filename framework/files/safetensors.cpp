@@ -1,10 +1,7 @@
 #include "lamina/files/safetensors.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "lamina/base/atomic_file.h"

@@ -1,7 +1,5 @@
 #include "lamina/ops/quantization.h"
 
-#include <limits>
-
 #include "lamina/base/error.h"
 
 namespace lamina::detail {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "lamina/base/error.h"
 #include "lamina/layers/batch_norm2d.h"

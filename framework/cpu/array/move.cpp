@@ -1,7 +1,6 @@
 #include "lamina/cpu/array/move.h"
 
 #include <algorithm>
-#include <array>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/array/blocks.h"

@@ -1,7 +1,6 @@
 #include "lamina/cpu/array/pointwise_loop.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "lamina/base/math.h"

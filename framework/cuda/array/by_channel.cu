@@ -7,7 +7,6 @@
 #include "lamina/cuda/array/array.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"

@@ -6,8 +6,6 @@
 //
 // Preconditions: m <= 4.
 
-#include <algorithm>
-
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/product/matmul_batch.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"

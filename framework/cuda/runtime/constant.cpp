@@ -5,7 +5,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <vector>
 
 #include "lamina/base/in_parallel.h"

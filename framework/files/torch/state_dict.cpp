@@ -1,7 +1,6 @@
 #include "lamina/files/torch/state_dict.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "lamina/base/error.h"

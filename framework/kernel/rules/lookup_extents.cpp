@@ -1,7 +1,6 @@
 #include "lamina/kernel/rules/lookup_extents.h"
 
 #include <algorithm>
-#include <array>
 
 #include "lamina/base/error.h"
 #include "lamina/kernel/rules/walk.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"

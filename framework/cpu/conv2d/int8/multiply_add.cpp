@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include "lamina/cpu/conv2d/bf16/engine.h"
 

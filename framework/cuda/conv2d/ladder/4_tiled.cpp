@@ -4,10 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "lamina/base/error.h"
 #include "lamina/base/math.h"
-#include "lamina/cuda/conv2d/ladder/ladder.h"
-#include "lamina/cuda/runtime/check.h"
 
 namespace lamina::cuda {
 namespace {

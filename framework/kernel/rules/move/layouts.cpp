@@ -1,6 +1,5 @@
 #include "lamina/kernel/rules/move/layouts.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
