@@ -1,10 +1,9 @@
 // Softmax along one dimension of [outer, extent, inner], and its logarithm.
 //
-// inner = 1 (logits): a block owns one row, its 256 threads take every 256th class, and meet in shared memory (2 KB)
-// for the row's maximum and sum. Rows of up to 512 classes: a warp owns one and holds it in registers. inner > 1: a
-// thread owns one position of [outer, inner] and walks along the extent, neighbours in a warp along inner, so that
-// loads are coalesced; where positions are too few to fill a GPU, up to 32 threads of a block share one and meet in
-// shared memory.
+// inner = 1 (logits): of rows of up to 512 classes a warp owns one and holds it in registers, of longer ones a block.
+// inner > 1: a thread owns one position of [outer, inner] and walks along the extent, neighbours in a warp along inner,
+// so that loads are coalesced; where positions are too few to fill a GPU, up to 32 threads of a block share one.
+// Threads that share a position meet in shared memory (1 KB).
 
 #include <algorithm>
 #include <cmath>
@@ -32,20 +31,6 @@ struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
 
-/// The combination of every thread's value, for all threads of the block.
-template <class T, class Combine>
-__device__ T combine_block(T value, T* shared, Combine combine) {
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (int distance = threads / 2; distance > 0; distance /= 2) {
-    if (threadIdx.x < distance) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + distance]);
-    __syncthreads();
-  }
-  const T result = shared[0];
-  __syncthreads();  // before anybody writes the next values
-  return result;
-}
-
 template <class Combine>
 __device__ float combine_warp(float value, Combine combine) {
 #pragma unroll
@@ -65,27 +50,6 @@ struct Finish {
       : largest(l), factor(1.0f / sum), log_sum(is_log ? logf(sum) : 0.0f), log(is_log) {}
   __device__ float operator()(float x) const { return log ? x - largest - log_sum : expf(x - largest) * factor; }
 };
-
-template <class T>
-__global__ void __launch_bounds__(threads) softmax_rows_kernel(const T* __restrict__ input,  // [outer, extent]
-                                                               T* __restrict__ output,       // [outer, extent]
-                                                               std::int64_t outer, std::int64_t extent, bool log) {
-  __shared__ float shared[threads];
-  let_successor_start();
-  wait_for_predecessor();
-  for (std::int64_t row = blockIdx.x; row < outer; row += gridDim.x) {
-    const T* x = input + row * extent;
-    T* y = output + row * extent;
-    float largest = -INFINITY;
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) largest = fmaxf(largest, to_f32(x[i]));
-    largest = combine_block(largest, shared, Largest{});
-    float sum = 0;
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) sum += expf(to_f32(x[i]) - largest);
-    sum = combine_block(sum, shared, Sum{});
-    const Finish finish(largest, sum, log);
-    for (std::int64_t i = threadIdx.x; i < extent; i += threads) y[i] = from_f32<T>(finish(to_f32(x[i])));
-  }
-}
 
 template <class T, int held>
 __global__ void __launch_bounds__(threads)
@@ -139,7 +103,7 @@ __device__ float combine_column(float value, float* shared, int distance, Combin
   return result;
 }
 
-/// `width`, a power of two: positions of a block; the threads of one are so far apart.
+/// `width`, a power of two: positions of a block, whose threads are so far apart.
 template <class T>
 __global__ void __launch_bounds__(threads)
     softmax_columns_kernel(const T* __restrict__ input,  // [outer, extent, inner]
@@ -190,7 +154,7 @@ std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const P
       p.batch_invariant ? detail::ceil_div(all, std::max<std::int64_t>(p.images, 1)) * usual_images : all;
   return make_on_device(
       index(p), "three passes",
-      [outer = outer, extent = extent, inner = inner, width = column_width(usual, extent),
+      [outer = outer, extent = extent, inner = inner, width = inner > 1 ? column_width(usual, extent) : 1,
        log = problem.kind == SoftmaxKind::log_softmax](Inputs inputs, Outputs outputs, const Execution& execution) {
         with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
           const auto launch = [&](auto kernel, unsigned grid, auto... arguments) {
@@ -198,14 +162,12 @@ std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const P
                           elements<T>(outputs[0]), outer, arguments...);
           };
           const unsigned warps = grid_for(outer, threads / warp);
-          if (inner > 1) {
+          if (inner > 1 || extent > held_classes * warp) {
             launch(softmax_columns_kernel<T>, grid_for(outer * inner, width), extent, inner, width, log);
           } else if (extent <= 8 * warp) {
             launch(softmax_short_rows_kernel<T, 8>, warps, static_cast<int>(extent), log);
-          } else if (extent <= held_classes * warp) {
-            launch(softmax_short_rows_kernel<T, held_classes>, warps, static_cast<int>(extent), log);
           } else {
-            launch(softmax_rows_kernel<T>, grid_for(outer, 1), extent, log);
+            launch(softmax_short_rows_kernel<T, held_classes>, warps, static_cast<int>(extent), log);
           }
         });
       });
