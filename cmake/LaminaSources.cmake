@@ -35,6 +35,24 @@ function(lamina_sources)
   endif()
 endfunction()
 
+# lamina_instances(NAMESPACE ENDING [NAME DEFINITION]...): what the templates of this folder's kernel.cuh become, so that
+# it is compiled in pieces: a source NAME.ENDING for each definition, in lamina::cuda::NAMESPACE.
+function(lamina_instances namespace ending)
+  set(target lamina_objects)
+  if(ending STREQUAL "hopper.cu")
+    set(target lamina_hopper)
+  endif()
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/framework" "${CMAKE_CURRENT_SOURCE_DIR}")
+  math(EXPR last "${ARGC} - 1")
+  foreach(name RANGE 2 ${last} 2)
+    math(EXPR definition "${name} + 1")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${ARGV${name}}.${ending}")
+    file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
+         "#include \"lamina/${folder}/kernel.cuh\"\n\nnamespace lamina::cuda::${namespace} {\n\n${ARGV${definition}}\n\n}\n")
+    target_sources(${target} PRIVATE "${source}")
+  endforeach()
+endfunction()
+
 # lamina_together(TARGET NAME FILE...): with LAMINA_UNITY these files of the target are compiled some at a time, as most of
 # what a file takes is to parse its headers. Names in unnamed namespaces are therefore different in the files of a folder.
 function(lamina_together target name)

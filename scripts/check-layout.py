@@ -214,7 +214,6 @@ class Check:
         if other != level:
             return other < level
         # Operations and families: their own folder and those around it, not their neighbours'.
-        here, there = ([name for name in folder if name != "instances"] for folder in (here, there))
         return here[:len(there)] == there or here == [FAMILIES] == there[:1] or level < OPERATIONS
 
 

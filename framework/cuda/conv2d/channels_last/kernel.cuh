@@ -209,4 +209,18 @@ std::vector<Tile> make_scaled_tiles() {
           make_tile<T, 3, 96>(),  make_tile<T, 3, 112>()};
 }
 
+template <class T>
+std::vector<Tile> make_split_tiles() {
+  return {make_tile<T, 1, 64>(), make_tile<T, 1, 96>(), make_tile<T, 2, 64>(), make_tile<T, 2, 96>(),
+          make_tile<T, 2, 128>()};
+}
+
+template <class T>
+std::vector<Tile> make_code_tiles() {
+  return {make_tile<T, 1, 64>(), make_tile<T, 1, 96>(),  make_tile<T, 1, 128>(), make_tile<T, 2, 64>(),
+          make_tile<T, 2, 96>(), make_tile<T, 2, 128>(), make_tile<T, 2, 192>(), make_tile<T, 2, 256>(),
+          make_tile<T, 3, 96>(), make_tile<T, 3, 192>(), make_tile<T, 4, 64>(),  make_tile<T, 4, 128>(),
+          make_tile<T, 1, 192>()};
+}
+
 }  // namespace lamina::cuda::channels_last

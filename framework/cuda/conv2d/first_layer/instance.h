@@ -17,18 +17,18 @@ struct Instance {
   int static_shared_bytes = 0;
 };
 
-/// The kernel for a precision, output type and filters per block; defined beside each precision's instantiations.
-Instance fp16_instance(DType output, int filters);
-Instance bf16_instance(DType output, int filters);
-Instance tf32_instance(int filters);
-Instance fp32_instance(int filters);
+/// The kernel for a precision, output type and filters per block; each precision's are compiled by themselves.
+Instance instance_fp16(DType output, int filters);
+Instance instance_bf16(DType output, int filters);
+Instance instance_tf32(DType output, int filters);
+Instance instance_fp32(DType output, int filters);
 
 inline Instance instance(Precision precision, DType output, int filters) {
   switch (precision) {
-    case Precision::fp16: return fp16_instance(output, filters);
-    case Precision::bf16: return bf16_instance(output, filters);
-    case Precision::tf32: return tf32_instance(filters);
-    case Precision::fp32: return fp32_instance(filters);
+    case Precision::fp16: return instance_fp16(output, filters);
+    case Precision::bf16: return instance_bf16(output, filters);
+    case Precision::tf32: return instance_tf32(output, filters);
+    case Precision::fp32: return instance_fp32(output, filters);
   }
   return {};
 }

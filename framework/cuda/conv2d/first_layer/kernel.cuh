@@ -112,4 +112,13 @@ Instance make_instance(int filters) {
   return filters == 48 ? of(&first_layer_kernel<precision, Out, 48>) : of(&first_layer_kernel<precision, Out, 32>);
 }
 
+template <Precision precision>
+Instance make_instance(DType output, int filters) {
+  using M = Mode<precision>;
+  if constexpr (M::narrow) {
+    if (output != DType::f32) return make_instance<precision, typename M::Operand>(filters);
+  }
+  return make_instance<precision, float>(filters);
+}
+
 }  // namespace lamina::cuda::first_layer

@@ -98,7 +98,7 @@ struct KernelSet {
   const void* reduce = nullptr;  // __global__ void(Arguments): adds up the splits, one thread per quad of a pixel
 };
 
-/// What is compiled for a precision, in the order in which Tuning::tile counts: instances/.
+/// What is compiled for a precision, in the order in which Tuning::tile counts: CMakeLists.txt.
 KernelSet kernels_fp32();
 KernelSet kernels_tf32();
 KernelSet kernels_fp16();

@@ -235,4 +235,36 @@ Tile make_tile(double rate) {
           .kernel = reinterpret_cast<const void*>(&implicit_gemm_kernel<T, unit_bytes, blocks_per_sm>)};
 }
 
+template <class Op>
+KernelSet tiles_of_16_bits() {
+  return {
+      .tiles = {make_tile<WarpTile<Op, 256, 128, 64, 64>, 16, 1>(1220),
+                make_tile<WarpTile<Op, 128, 128, 64, 64>, 16, 2>(800),
+                make_tile<WarpTile<Op, 128, 64, 64, 32>, 16, 3>(790),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 16, 3>(620),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 4>(560),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 8, 3>(430), make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 4>(390),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 4, 3>(250)},
+      .reduce = reduce_kernel<Op>()};
+}
+
+template <class Op>
+KernelSet tf32_tiles() {
+  return {
+      .tiles = {make_tile<WarpTile<Op, 128, 128, 64, 64>, 16, 2>(375),
+                make_tile<WarpTile<Op, 64, 128, 32, 64>, 16, 3>(310),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 3>(238), make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 3>(200),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 4, 3>(150)},
+      .reduce = reduce_kernel<Op>()};
+}
+
+template <class Op>
+KernelSet split_tiles() {
+  return {
+      .tiles = {make_tile<WarpTile<Op, 128, 64, 64, 32>, 16, 2>(152),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 16, 3>(136), make_tile<WarpTile<Op, 64, 64, 32, 32>, 8, 3>(136),
+                make_tile<WarpTile<Op, 64, 64, 32, 32>, 4, 3>(136)},
+      .reduce = reduce_kernel<Op>()};
+}
+
 }  // namespace lamina::cuda::mma::gathered

@@ -145,7 +145,7 @@ struct Tile {
   int warps_n() const { return 4 / warps_m; }
 };
 
-/// What is compiled for a precision, in the order in which Tuning::tile counts: instances/.
+/// What is compiled for a precision, in the order in which Tuning::tile counts: CMakeLists.txt.
 std::vector<Tile> tiles_fp32();
 std::vector<Tile> tiles_tf32();
 std::vector<Tile> tiles_fp16();

@@ -1,7 +1,0 @@
-#include "lamina/cuda/conv2d/channels_last/halo/kernel.cuh"
-
-namespace lamina::cuda::channels_last {
-
-std::vector<Tile> halo_tiles_fp16() { return halo::make_tiles<__half>(); }
-
-}  // namespace lamina::cuda::channels_last

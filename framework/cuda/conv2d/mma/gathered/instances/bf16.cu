@@ -1,7 +1,0 @@
-#include "lamina/cuda/conv2d/mma/gathered/instances/tiles_of_16_bits.cuh"
-
-namespace lamina::cuda::mma::gathered {
-
-KernelSet kernels_bf16() { return tiles_of_16_bits<Bf16>(); }
-
-}  // namespace lamina::cuda::mma::gathered
