@@ -4,13 +4,12 @@
 //   a stride that divides the kernel: each of stride positions (phases) sees its own kernel / stride weights, so one
 //     convolution makes all phases as channels, and a Move puts them beside each other
 //   else: zeros between the elements, then as for stride 1
-// In all three weights meet zeros that are padding, which an infinite one would make NaN: of such, by products of its
-// own for each tap.
+// In all three weights meet zeros that are padding, as those of an ordinary convolution do: where one is not finite,
+// what the borders are is not said (docs/inside/precision.md).
 
 #include "lamina/ops/rows/transposed.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "lamina/base/math.h"
 #include "lamina/ops/parts.h"
@@ -163,47 +162,6 @@ int by_phases(Expansion& e, int x, const Tensor& weight, const Tensor& bias, con
   return e.move(maps, std::move(move), to_shape(to));
 }
 
-/// Every element times every tap by a kernel of 1, with a tap as a channel; then zeros between and around the products,
-/// and output o is the sum of them at o + extent - 1 - t * dilation. Weights never meet a zero that is not the input's.
-int by_taps(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const std::vector<Window>& windows,
-            int groups) {
-  const std::int64_t channels = weight.shape()[1] * groups;
-  std::vector<std::int64_t> kernel;
-  std::vector<Window> points;
-  std::vector<Picks> zeros;
-  std::int64_t taps = 1;
-  for (const Window& w : windows) {
-    kernel.push_back(w.kernel);
-    points.push_back({.in = w.in, .out = w.in});
-    taps *= w.kernel;
-    zeros.push_back(places_of(e, static_cast<int>(zeros.size()) + 2, w.begin - w.extent() + 1, w.out + w.extent() - 1,
-                              w.stride * (w.in - 1) + 1));
-    for (std::int64_t& place : zeros.back().places) place = place % w.stride == 0 ? place / w.stride : -1;
-  }
-  const int products = pick(e, convolve(e, x, phase_weights(weight, kernel, groups), {}, points, groups), zeros);
-  const Shape from = e.shape(products);
-  const std::vector<std::int64_t> strides = row_major_strides(from);
-  MoveProblem move = {
-      .axes = {{.extent = from[0], .stride = strides[0]}, {.extent = channels, .stride = taps * strides[1]}, {}}};
-  std::vector<std::int64_t> to = {from[0], channels, taps}, offsets(static_cast<std::size_t>(taps), 0);
-  for (std::int64_t t = 0; t < taps; ++t) {
-    std::int64_t rest = t, &offset = offsets[static_cast<std::size_t>(t)];
-    offset = t * strides[1];
-    for (std::size_t d = windows.size(); d-- > 0; rest /= windows[d].kernel)
-      offset += (windows[d].extent() - 1 - rest % windows[d].kernel * windows[d].dilation) * strides[d + 2];
-  }
-  move.axes[2] = {.extent = taps, .offsets = std::move(offsets)};
-  for (std::size_t d = 0; d < windows.size(); ++d) {
-    move.axes.push_back({.extent = windows[d].out, .stride = strides[d + 2]});
-    to.push_back(windows[d].out);
-  }
-  const int y = e.reduce(Reduction::sum, e.move(products, std::move(move), to_shape(to)), {2}, false);
-  if (!bias.defined()) return y;
-  std::vector<std::int64_t> standing(windows.size() + 1, 1);
-  standing[0] = channels;
-  return e.pointwise(Pointwise::add, {y, e.constant_node(bias.view(to_shape(standing)))});
-}
-
 }  // namespace
 
 int conv_transpose(Expansion& e) {
@@ -223,8 +181,7 @@ int conv_transpose(Expansion& e) {
   };
   const auto plain = [](const Window& w) { return w.stride == 1; };
   const bool phases = std::ranges::all_of(windows, has_phases) && !std::ranges::all_of(windows, plain);
-  const bool finite = std::ranges::all_of(weight.values<float>(), [](float w) { return std::isfinite(w); });
-  const int y = (!finite ? by_taps : phases ? by_phases : spread)(e, x, weight, bias, windows, groups);
+  const int y = (phases ? by_phases : spread)(e, x, weight, bias, windows, groups);
   return e.cast(y, e.dtype(e.input(0)));
 }
 
