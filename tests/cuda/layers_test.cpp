@@ -172,7 +172,7 @@ TEST_P(CudaLayers, LinearKeepsTheContractInEveryPrecision) {
   }
 }
 
-/// An image in either order and its weights in the same: every kernel of the layer (few rows, tensor cores).
+/// An image in either order and its weights in the same: every kernel of the layer (few rows, cuBLAS, tensor cores).
 TEST_P(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
     const DType dtype = storage_type(precision);

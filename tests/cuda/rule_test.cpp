@@ -18,7 +18,8 @@ const Graph& network_of(const std::string& name) {
   return found != known.end() ? found->second : known.emplace(name, seeded_network(name)).first->second;
 }
 
-/// Of a summary, the lines that are about convolutions, without the padding of the columns.
+/// Of a summary, the lines that are about convolutions, without the padding of the columns: the rest depends on whether
+/// this machine has cuBLAS, on which the fully connected layers of such a device run.
 std::string convolutions_of(const Graph& graph, const std::string& summary) {
   std::string result;
   bool wanted = false;

@@ -1,18 +1,34 @@
 // The fully connected layers of a GPU: the table, and the kernels that others do the work of.
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "lamina/base/error.h"
+#include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/channels_last/channels_last.h"
 #include "lamina/cuda/conv2d/mma/mma.h"
 #include "lamina/cuda/conv2d/preference.h"
+#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/linear/kernels.h"
+#include "lamina/cuda/runtime/cublas.h"
+#include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
 
 namespace lamina::cuda {
 namespace {
 
-constexpr Layout nhwc = Layout::nhwc;
+constexpr std::size_t alignment = 256;  // of cuBLAS's workspace; the caller's is aligned to 16 bytes only
+constexpr std::size_t usual_gemm_workspace = 4u << 20;
+constexpr std::size_t least_gemm_workspace = 16u << 10;
+
+/// Terms that cuBLAS adds one after another at most, as in 5_im2col.cpp.
+constexpr int product_depth = max_chain;
 
 /// Rows up to which `rows` is the fastest, by measurement (docs/inside/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
@@ -28,15 +44,82 @@ bool rows_take(const LinearProblem& problem, const Preparation& p) {
          problem.in <= linear_max_terms;
 }
 
-template <bool (*takes)(const ConvProblem&, const Preparation&)>
+/// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
+std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Preparation& p) {
+  const DType operands = storage_type(p.precision), result = p.output().format.dtype;
+  Constants constants(p.device.device.index);
+  const auto* weight = static_cast<const std::byte*>(constants.add(problem.weight.to(operands)));  // [out, in]
+  std::shared_ptr<const Operator> finish;  // of the bias and the activation, in place
+  if (problem.bias.defined() || problem.epilogue.relu()) {
+    const View sums = {.shape = {problem.rows, problem.out, 1, 1}, .format = p.output().format};  // channels: out
+    Preparation in_place = p;
+    in_place.inputs = in_place.outputs = {&sums, 1};
+    const auto filled = [&](float x) {
+      return Tensor::from(std::vector(static_cast<std::size_t>(problem.out), x), {problem.out});
+    };
+    finish = prepare_affine({.scale = filled(1.0f),
+                             .shift = problem.bias.defined() ? problem.bias : filled(0.0f),
+                             .epilogue = problem.epilogue},
+                            in_place);
+  }
+  const int depth = operands == DType::f32 ? product_depth : problem.in;  // terms of one product
+  const std::size_t gemm_bytes =
+      std::clamp(detail::round_up(p.workspace_limit / 16, alignment), least_gemm_workspace, usual_gemm_workspace);
+  const int parts = detail::ceil_div(problem.in, depth);
+  return make_on_device(
+      constants.device(),
+      detail::concat("cuBLAS in ", name(p.precision), ", the sum in ", parts, parts == 1 ? " part" : " parts"),
+      {.workspace = alignment + gemm_bytes,
+       .parameters = constants.bytes() + (finish == nullptr ? 0 : finish->parameter_bytes())},
+      [=, precision = p.precision, rows = problem.rows, in = problem.in, out = problem.out, constants = constants,
+       cublas = Cublas::on_device(constants.device())](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                       const Execution& execution) {
+        auto* aligned = reinterpret_cast<char*>(
+            detail::round_up(reinterpret_cast<std::uintptr_t>(execution.workspace), std::uintptr_t{alignment}));
+        // Row-major output [rows, out] = input [rows, in] * weight' is, column-major as cuBLAS reads memory,
+        // output' [out, rows] = (weight' [in, out])' * input' [in, rows].
+        for (int first = 0; first < in; first += depth) {
+          const std::size_t skipped = static_cast<std::size_t>(first) * size_of(operands);
+          cublas->gemm({.operands = operands,
+                        .result = result,
+                        .m = out,
+                        .n = rows,
+                        .k = std::min(depth, in - first),
+                        .transpose_a = true,
+                        .a = weight + skipped,
+                        .lda = in,
+                        .b = static_cast<const std::byte*>(inputs[0].raw()) + skipped,
+                        .ldb = in,
+                        .beta = first == 0 ? 0.0f : 1.0f,
+                        .c = outputs[0].raw(),
+                        .ldc = out},
+                       precision, aligned, gemm_bytes, execution.stream);
+        }
+        if (finish != nullptr) finish->run(outputs, outputs, execution);
+      });
+}
+
+bool product_takes(const LinearProblem& problem, const Preparation& p) {
+  // Which of its kernels cuBLAS takes, and how that adds, follows the number of rows.
+  if (!problem.epilogue.is_simple() || !linear_formats_fit(p) || p.batch_invariant) return false;
+  // Whether the library is there is no property of the device; it is looked for when nothing else pays.
+  try {
+    (void)Cublas::on_device(p.device.device.index);
+    return true;
+  } catch (const Error&) {
+    return false;  // a network must not need a library that only its last layers use
+  }
+}
+
+template <bool (*takes)(const ConvProblem&, const Preparation&), Layout layout>
 bool convolution_takes(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  const detail::LinearAsConvolution convolution(problem, p, layout);
   return linear_formats_fit(p) && takes(convolution.problem, convolution.preparation);
 }
 
-template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&)>
+template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&), Layout layout>
 std::unique_ptr<Operator> prepare_convolution(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  const detail::LinearAsConvolution convolution(problem, p, layout);
   return prepare(convolution.problem, convolution.preparation);
 }
 
@@ -50,6 +133,8 @@ bool narrow(const LinearProblem& problem, const Preparation& p) {
   constexpr int few = 16;
   return problem.in <= few && problem.out <= few && many_rows(problem, p);
 }
+
+constexpr Layout nhwc = Layout::nhwc;
 
 /// Where rows of this shape pay and the convolution does.
 template <bool (*rows)(const LinearProblem&, const Preparation&), bool (*pays)(const ConvProblem&, const Preparation&)>
@@ -66,12 +151,14 @@ bool codes_take(const LinearProblem& problem, const Preparation& p) {
 
 constexpr Kernel<LinearProblem> table[] = {
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
-    {"mma", convolution_takes<mma::resident::takes>, prepare_convolution<mma::resident::prepare>,
+    {"mma", convolution_takes<mma::resident::takes, nhwc>, prepare_convolution<mma::resident::prepare, nhwc>,
      convolution_pays<narrow, preference::mma>},
-    {"channels_last", convolution_takes<channels_last::takes>, prepare_convolution<channels_last::prepare>, many_rows},
-    {"implicit_gemm", convolution_takes<mma::gathered::takes>, prepare_convolution<mma::gathered::prepare>,
+    {"channels_last", convolution_takes<channels_last::takes, nhwc>, prepare_convolution<channels_last::prepare, nhwc>,
+     many_rows},
+    {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
      convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare_linear_rows, rows_pay},
+    {"cublas", product_takes, prepare_product, many_rows},
     {"int8", codes_take, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace

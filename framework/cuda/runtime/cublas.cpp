@@ -75,6 +75,26 @@ void check_cublas(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) detail::fail("cuBLAS: ", what, " failed: ", library().status_string(status));
 }
 
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return CUDA_R_16F;
+    case DType::bf16: return CUDA_R_16BF;
+    default: return CUDA_R_32F;
+  }
+}
+
+cublasMath_t math_mode(bool tf32, bool pedantic) {
+  if (pedantic) return CUBLAS_PEDANTIC_MATH;
+  if (tf32) return CUBLAS_TF32_TENSOR_OP_MATH;
+  // Partial sums of a split product must not be rounded to 16 bits on their way.
+  return static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+}
+
+cublasComputeType_t compute_type(bool tf32, bool pedantic) {
+  if (tf32) return CUBLAS_COMPUTE_32F_FAST_TF32;
+  return pedantic ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F;
+}
+
 class CublasOnDevice final : public Cublas {
  public:
   explicit CublasOnDevice(int device) : device_(device) {
@@ -93,20 +113,20 @@ class CublasOnDevice final : public Cublas {
 
   void gemm(const GemmArguments& a, Precision precision, void* workspace, std::size_t workspace_bytes,
             Stream stream) override {
-    const bool exact = precision != Precision::tf32;
+    const bool tf32 = precision == Precision::tf32 && a.operands == DType::f32;
+    const bool pedantic = !tf32 && a.operands == DType::f32;
     const float one = 1.0f;
     const DeviceGuard guard(device_);
     const std::scoped_lock lock(mutex_);  // stream and workspace belong to the handle, not to the call
     check_cublas(library().set_stream(handle_, static_cast<cudaStream_t>(stream)), "cublasSetStream");
     // Setting a stream brings back cuBLAS's own workspace, so ours is set after it.
     check_cublas(library().set_workspace(handle_, workspace, workspace_bytes), "cublasSetWorkspace");
-    check_cublas(library().set_math_mode(handle_, exact ? CUBLAS_PEDANTIC_MATH : CUBLAS_TF32_TENSOR_OP_MATH),
-                 "cublasSetMathMode");
-    check_cublas(
-        library().gemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, a.m, a.n, a.k, &one, a.a, CUDA_R_32F, a.lda, a.stride_a, a.b,
-                       CUDA_R_32F, a.ldb, a.stride_b, &a.beta, a.c, CUDA_R_32F, a.ldc, a.stride_c, a.count,
-                       exact ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT),
-        "cublasGemmStridedBatchedEx");
+    check_cublas(library().set_math_mode(handle_, math_mode(tf32, pedantic)), "cublasSetMathMode");
+    check_cublas(library().gemm(handle_, a.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, a.m, a.n, a.k, &one,
+                                a.a, type_of(a.operands), a.lda, a.stride_a, a.b, type_of(a.operands), a.ldb,
+                                a.stride_b, &a.beta, a.c, type_of(a.result), a.ldc, a.stride_c, a.count,
+                                compute_type(tf32, pedantic), CUBLAS_GEMM_DEFAULT),
+                 "cublasGemmStridedBatchedEx");
   }
 
  private:

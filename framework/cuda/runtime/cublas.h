@@ -12,13 +12,16 @@ namespace lamina::cuda {
 
 /// C[i] = A[i] * B[i] + beta * C[i] for i < count, all column-major, as cuBLAS has it.
 struct GemmArguments {
+  DType operands = DType::f32;  // of A and B: f32, f16 or bf16
+  DType result = DType::f32;    // of C: f32, or the operands' type
   std::int64_t m = 0, n = 0, k = 0;
-  const float* a = nullptr;  // [m, k], columns of lda
+  bool transpose_a = false;
+  const void* a = nullptr;  // [m, k], columns of lda; transposed [k, m]
   std::int64_t lda = 0, stride_a = 0;
-  const float* b = nullptr;  // [k, n], columns of ldb
+  const void* b = nullptr;  // [k, n], columns of ldb
   std::int64_t ldb = 0, stride_b = 0;
   float beta = 0.0f;
-  float* c = nullptr;  // [m, n], columns of ldc
+  void* c = nullptr;  // [m, n], columns of ldc
   std::int64_t ldc = 0, stride_c = 0;
   std::int64_t count = 1;
 };
@@ -33,7 +36,8 @@ class Cublas {
   virtual ~Cublas() = default;
 
   /// Enqueues the products; allocates nothing. `workspace` is device memory, 256-byte aligned: results are
-  /// repeatable because no two streams share it. TF32 is for Precision::tf32 alone.
+  /// repeatable because no two streams share it. fp32 means fp32 multiplications and additions; tf32 allows TF32 on f32
+  /// operands. 16-bit operands are added up in fp32 whatever the precision.
   virtual void gemm(const GemmArguments& arguments, Precision precision, void* workspace, std::size_t workspace_bytes,
                     Stream stream) = 0;
 };
