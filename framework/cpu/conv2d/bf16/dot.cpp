@@ -113,6 +113,7 @@ constexpr Engine engine(DType operand, std::string_view what) {
           .what = what,
           .filters = filters,
           .positions = max_positions,
+          .shift = operand == DType::i8 ? 128 : 0,
           .rate = 64,
           .multiply = multiply<Of>};
 }

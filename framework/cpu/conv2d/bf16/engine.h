@@ -53,6 +53,7 @@ struct Engine {
   int positions;                       // the most of a tile
   bool widened = false;                // its input is f32
   bool any_pixel = true;               // Tile::pixel may be other than step_channels
+  int shift = 0;                       // u8 and i8: what it multiplies is that much more than its input
   double rate;                         // multiply-adds that a core starts in a clock cycle
   std::int64_t cache = 1 << 20;        // bytes of an L2 cache where it is
   void (*begin)(int pairs) = nullptr;  // before the first tile in a thread, whose steps are of as many pairs; or null
@@ -73,6 +74,7 @@ const Engine& best_engine(const DeviceDescription& device, DType operand = DType
 /// The engines of each unit, whether this machine runs them or not; empty where nobody could.
 std::span<const Engine> amx_engines();
 std::span<const Engine> dot_engines();
+std::span<const Engine> neon_dot_engines();
 std::span<const Engine> multiply_add_engines();
 std::span<const Engine> int8_multiply_add_engines();
 /// AMX's driver over a model of its instructions in plain C++, for tests on machines without them.

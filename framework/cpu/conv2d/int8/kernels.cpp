@@ -20,9 +20,6 @@ ConvGeometry halved(ConvGeometry g) {
   return g;
 }
 
-/// How much more than i8 the engine multiplies, for i8 that it takes for u8.
-int shift_of(const Engine& engine) { return engine.operand == DType::i8 && engine.unit == Unit::dot ? 128 : 0; }
-
 struct Packed {
   Layer layer;
   Tensor weight;
@@ -66,7 +63,7 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   result.weight = Tensor::zeros({2 * layer.packed_size()}, DType::i8);
   const auto* const weight = static_cast<const std::int8_t*>(problem.eight.weight.raw());
   pack_weights(layer, g, weight, static_cast<std::int8_t*>(result.weight.raw()));
-  const std::int32_t zero = p.input().quantization.zero_point + shift_of(engine);
+  const std::int32_t zero = p.input().quantization.zero_point + engine.shift;
   const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
   const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
   bf16::Int8End& packed_end = result.end;
