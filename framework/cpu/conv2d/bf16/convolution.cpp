@@ -147,6 +147,8 @@ class Band {
     const std::int64_t packed = (std::int64_t{group_} * layer_.filter_blocks + block) * filters;
     const auto there = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters));
     std::byte* const output = static_cast<std::byte*>(p_.output) + place * size;
+    const auto* const residual =
+        p_.residual == nullptr ? nullptr : static_cast<const std::byte*>(p_.residual) + place * size;
     if (const Int8End* const whole = p_.int8_end; whole != nullptr) {
       return whole->kernel->finish(whole->end, {.sums = reinterpret_cast<const std::int32_t*>(sums),
                                                 .row = filters,
@@ -156,7 +158,9 @@ class Band {
                                                 .output = output,
                                                 .pixel = p_.output_pitch,
                                                 .count = count,
-                                                .channels = there});
+                                                .channels = there,
+                                                .two = whole->two ? &*whole->two : nullptr,
+                                                .added = residual});
     }
     const Write write = {.sums = sums,
                          .row = filters,
@@ -165,8 +169,6 @@ class Band {
                          .pixel = p_.output_pitch,
                          .count = count,
                          .filters = there};
-    const std::byte* residual = static_cast<const std::byte*>(p_.residual);
-    if (residual != nullptr) residual += place * size;
     finish(*layer_.moves, epilogue_, write, p_.output_type, residual, results_, addends_);
   }
 
