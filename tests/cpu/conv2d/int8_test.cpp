@@ -25,12 +25,13 @@ class Runs {
     std::memcpy(memory_.data(), bytes.raw(), bytes.bytes());
   }
 
-  Tensor operator()(const Operator& op) {
+  Tensor operator()(const Operator& op, const Tensor& added = {}) {
     const DType type = output_.format.dtype;
     cpu::Guarded<float> workspace(cpu::whole_lines(static_cast<std::int64_t>(op.workspace_bytes()) / 4 + 1));
     cpu::Guarded<std::uint8_t> memory(output_.shape.numel() * static_cast<std::int64_t>(size_of(type)));
     Tensor y = Tensor::borrow(memory.data(), output_.shape, type);
-    op.run({&input_, 1}, {&y, 1}, {.pool = &pool_, .workspace = workspace.data()});
+    const Tensor inputs[] = {input_, added};
+    op.run(std::span(inputs).first(added.defined() ? 2 : 1), {&y, 1}, {.pool = &pool_, .workspace = workspace.data()});
     return y.clone();
   }
 
@@ -76,6 +77,58 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
                 << g.in_channels << " to " << g.out_channels << ", " << g.kernel_height << ", " << type << " to "
                 << result << ", " << engine.what << ' ' << name(engine.set);
           }
+        }
+      }
+    }
+  }
+}
+
+/// A sum in a product's end: of the plain loops' codes and the others, what the formula has for both.
+TEST(Int8Engines, AddOtherCodes) {
+  ThreadPool pool(2);
+  for (const ConvCase& l : {square(2, 64, 6, 7, 48, 1, 1, 0, 1, 1), square(2, 36, 7, 6, 23, 3, 1, 1, 1, 1),
+                            square(1, 5, 8, 4, 7, 5, 1, 2, 1, 1), square(3, 20, 5, 9, 96, 1, 2, 0, 1, 1)}) {
+    const ConvGeometry g = geometry_of(l);
+    ConvProblem problem = {.geometry = g};
+    problem.eight.weight =
+        random_codes({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, DType::i8, 1);
+    problem.eight.scale = Tensor({g.out_channels});
+    for (float& scale : problem.eight.scale.values<float>()) scale = 0.0013f;
+    for (const auto& [own, other, result] :
+         {std::array{DType::u8, DType::u8, DType::u8}, std::array{DType::i8, DType::u8, DType::i8},
+          std::array{DType::u8, DType::i8, DType::u8}}) {
+      const auto zero = [](DType type) { return type == DType::u8 ? 121 : -13; };
+      problem.eight.codes = {0.031f, zero(own)}, problem.eight.codes_type = own;
+      problem.epilogue.chain = {{.function = Pointwise::add, .operand = 1}};
+      if (other == DType::u8) problem.epilogue.chain.push_back({.function = Pointwise::clip, .a = -0.7, .b = 2.9});
+      const View output = {.shape = {g.batch, g.out_channels, g.out_height, g.out_width},
+                           .format = {result, Layout::nhwc},
+                           .quantization = {0.027f, zero(result)}};
+      const View inputs[] = {
+          {.shape = {g.batch, g.in_channels, g.in_height, g.in_width},
+           .format = {DType::u8, Layout::nhwc},
+           .quantization = {0.02f, 119}},
+          {.shape = output.shape, .format = {other, Layout::nhwc}, .quantization = {0.043f, zero(other)}}};
+      Preparation p = {.inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
+      Runs run(inputs[0], output, pool);
+      const Tensor added = random_codes(output.shape, other, 3);
+      const detail::CodesAlone alone(problem, p);
+      const Tensor codes = run(*cpu::int8::prepare_direct(alone.problem, alone.preparation));
+      const std::vector<std::uint8_t> table = detail::table_of_sums(problem, p);
+      for (const auto& engines : {cpu::bf16::amx_models(), cpu::bf16::engines(DType::u8)}) {
+        for (const cpu::bf16::Engine& engine : engines) {
+          if (engine.operand != DType::u8) continue;
+          ASSERT_TRUE(cpu::int8::takes(cpu::bf16::Unit::multiply_add, problem, p));
+          const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine), added);
+          const auto byte = [](const Tensor& t, std::int64_t i) {
+            return static_cast<const std::uint8_t*>(t.raw())[i];
+          };
+          std::int64_t wrong = 0;
+          for (std::int64_t i = 0; i < y.numel(); ++i) {
+            wrong += byte(y, i) != table[static_cast<std::size_t>(256 * byte(codes, i) + byte(added, i))];
+          }
+          EXPECT_EQ(wrong, 0) << g.out_channels << ", " << own << " and " << other << ", " << engine.what << ' '
+                              << name(engine.set);
         }
       }
     }
