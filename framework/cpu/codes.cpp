@@ -113,14 +113,11 @@ struct Range {
                                          static_cast<double>(divisor)));
   }
 
-  HWY_INLINE hn::Vec<Whole> operator()(Vector x) const { return hn::Add(steps(x), zero_point); }
-
-  /// Codes less the zero point.
-  HWY_INLINE hn::Vec<Whole> steps(Vector x) const {
-    if (!by_inverse) return nearest(between(hn::Div(x, scale), low, high));
+  HWY_INLINE hn::Vec<Whole> operator()(Vector x) const {
+    if (!by_inverse) return hn::Add(nearest(between(hn::Div(x, scale), low, high)), zero_point);
     const Vector there = between(x, low, high);
     const Vector near = hn::MulAdd(there, inverse, hn::Mul(there, rest));
-    return nearest(hn::MulAdd(hn::NegMulAdd(near, scale, there), inverse, near));
+    return hn::Add(nearest(hn::MulAdd(hn::NegMulAdd(near, scale, there), inverse, near)), zero_point);
   }
 };
 
@@ -158,68 +155,15 @@ HWY_INLINE void each(const Sums& s, const Finish& finish) {
   }
 }
 
-#if HWY_TARGET == HWY_AVX3
-/// `steps`(sum, factor, output, channels there) is codes less the zero point, which are bounded by packing two
-/// positions times two vectors; `low`: those below are it.
-template <class Steps>
-HWY_INLINE void pack(DType type, const Quantization& codes, float low, const Sums& s, const Steps& steps) {
-  const auto zero = static_cast<std::int16_t>(codes.zero_point);
-  const __m512i zero_point = _mm512_set1_epi16(zero);
-  const __m512i least = _mm512_set1_epi8(static_cast<char>(static_cast<int>(low) + zero));
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  for (int c = 0; c < s.channels; c += 2 * lanes) {
-    const int there = std::min(2 * lanes, s.channels - c), first = std::min(lanes, there), second = there - first;
-    const int at = second > 0 ? lanes : 0;
-    const auto mask = static_cast<__mmask32>((std::uint64_t{1} << there) - 1);
-    const auto offset = hn::LoadU(Whole(), s.offset + c), offset2 = hn::LoadU(Whole(), s.offset + c + at);
-    const Vector factor = hn::LoadU(Tag(), s.factor + c), factor2 = hn::LoadU(Tag(), s.factor + c + at);
-    const std::int32_t* sums = s.sums + c;
-    auto* to = static_cast<std::uint8_t*>(s.output) + c;
-    const auto whole = [&](const std::int32_t* from, const std::uint8_t* place) HWY_ATTR {
-      const auto a = steps(hn::Add(hn::LoadU(Whole(), from), offset), factor, place, first);
-      const auto b =
-          second == 0 ? a : steps(hn::Add(hn::LoadU(Whole(), from + at), offset2), factor2, place + at, second);
-      return _mm512_adds_epi16(_mm512_packs_epi32(a.raw, b.raw), zero_point);
-    };
-    for (std::int64_t i = 0; i < s.count; i += 2, sums += 2 * s.row, to += 2 * s.pixel) {
-      const bool pair = i + 1 < s.count;
-      const __m512i x = whole(sums, to), y = pair ? whole(sums + s.row, to + s.pixel) : x;
-      const __m512i bytes = type == DType::u8 ? _mm512_max_epu8(_mm512_packus_epi16(x, y), least)
-                                              : _mm512_max_epi8(_mm512_packs_epi16(x, y), least);
-      const __m512i sorted = _mm512_permutexvar_epi32(order, bytes);
-      const auto put = [&](std::uint8_t* place, __m256i some) HWY_ATTR {
-        there == 2 * lanes ? _mm256_storeu_si256(reinterpret_cast<__m256i*>(place), some)
-                           : _mm256_mask_storeu_epi8(place, mask, some);
-      };
-      put(to, _mm512_castsi512_si256(sorted));
-      if (pair) put(to + s.pixel, _mm512_extracti64x4_epi64(sorted, 1));
-    }
-  }
-}
-#else
-template <class Steps>
-HWY_INLINE void pack(DType type, const Quantization& codes, float low, const Sums& s, const Steps& steps) {
-  const auto zero = hn::Set(Whole(), codes.zero_point), least = hn::Set(Whole(), static_cast<std::int32_t>(low));
-  const auto run = [&]<class T>(T*) HWY_ATTR {
-    each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
-      const auto some = steps(sum, factor, reinterpret_cast<const std::uint8_t*>(to), there);
-      put(hn::Add(hn::Max(some, least), zero), to, there);
-    });
-  };
-  type == DType::u8 ? run(static_cast<std::uint8_t*>(nullptr)) : run(static_cast<std::int8_t*>(nullptr));
-}
-#endif
-
 template <class T>
 void finish_codes(const SumsEnd& end, const Sums& s) {
   const Tag d;
   const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high);
+  const auto zero = hn::Set(Whole(), end.quantization.zero_point);
   if (end.codes) {
-    return pack(end.type, end.quantization, end.low, s,
-                [&](auto sum, Vector factor, const std::uint8_t*, int) HWY_ATTR {
-                  // What is large may be no i32; what is small is the least one, or near it.
-                  return nearest(hn::Min(hn::Mul(hn::ConvertTo(d, sum), factor), high));
-                });
+    return each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
+      put(hn::Add(nearest(between(hn::Mul(hn::ConvertTo(d, sum), factor), low, high)), zero), to, there);
+    });
   }
   const Range range(end.type, end.quantization);
   each<T>(s, [&](auto sum, Vector factor, Vector bias, T* to, int there) HWY_ATTR {
@@ -244,8 +188,6 @@ std::uint8_t flip_of(DType type) { return type == DType::i8 ? 128 : 0; }
 
 /// A vector's codes.
 struct Meaning {
-  using Narrow = hn::Rebind<std::uint8_t, Tag>;
-
   std::uint8_t flip;
   Vector zero_point, scale;
 
@@ -254,27 +196,14 @@ struct Meaning {
         zero_point(hn::Set(Tag(), static_cast<float>(codes.zero_point + flip))),
         scale(hn::Set(Tag(), codes.scale)) {}
 
-  HWY_INLINE Vector operator()(const std::uint8_t* from) const { return of(hn::LoadU(Narrow(), from)); }
-
-  /// Of so many, and of whatever behind them.
-  HWY_INLINE Vector operator()(const std::uint8_t* from, int there) const {
-#if HWY_TARGET == HWY_AVX3
-    return of({_mm_maskz_loadu_epi8(static_cast<__mmask16>((1u << there) - 1), from)});
-#else
-    if (there == lanes) return (*this)(from);
-    HWY_ALIGN std::uint8_t some[lanes] = {};
-    copy_some(from, there, some);
-    return (*this)(some);
-#endif
-  }
-
- private:
-  HWY_INLINE Vector of(hn::Vec<Narrow> codes) const {
-    return meaning(hn::Xor(codes, hn::Set(Narrow(), flip)), zero_point, scale);
+  HWY_INLINE Vector operator()(const std::uint8_t* from) const {
+    const hn::Rebind<std::uint8_t, Tag> narrow;
+    return meaning(hn::Xor(hn::LoadU(narrow, from), hn::Set(narrow, flip)), zero_point, scale);
   }
 };
 
 /// The end's codes and others, added and rounded again.
+template <class T>
 void finish_two(const SumsEnd& end, const Sums& s) {
   const Tag d;
   const TwoCodes& t = *s.two;
@@ -282,16 +211,18 @@ void finish_two(const SumsEnd& end, const Sums& s) {
   const Meaning second(t.second_type, t.second_codes);
   const Range range(t.type, t.codes, t.low, t.high);
   const auto* const added = static_cast<const std::uint8_t*>(s.added);
-  const auto* const output = static_cast<const std::uint8_t*>(s.output);
-  const auto least = static_cast<float>((t.type == DType::u8 ? 0 : -128) - t.codes.zero_point);
-  pack(t.type, t.codes, least, s, [&](auto sum, Vector factor, const std::uint8_t* to, int there) HWY_ATTR {
+  each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
+    const std::uint8_t* other = added + (to - static_cast<const T*>(s.output));
+    HWY_ALIGN std::uint8_t some[lanes] = {};
+    if (there < lanes) copy_some(other, there, some), other = some;
     const Vector own = hn::Round(between(hn::Mul(hn::ConvertTo(d, sum), factor), low, high));
-    return range.steps(hn::Add(hn::Mul(own, scale), second(added + (to - output), there)));
+    put(range(hn::Add(hn::Mul(own, scale), second(other))), to, there);
   });
 }
 
 void finish(const SumsEnd& end, const Sums& s) {
-  if (s.two != nullptr) return finish_two(end, s);
+  if (s.two != nullptr)
+    return s.two->type == DType::u8 ? finish_two<std::uint8_t>(end, s) : finish_two<std::int8_t>(end, s);
   switch (end.type) {
     case DType::u8: return finish_codes<std::uint8_t>(end, s);
     case DType::i8: return finish_codes<std::int8_t>(end, s);

@@ -116,15 +116,13 @@ class Band {
       tile.fetch_lines = static_cast<int>(share);
     }
     Sums codes;
-    const bool at_once = in_registers_ && end - begin == engine_.finishes;
-    if (at_once) {
+    if (in_registers_ && end - begin == engine_.finishes) {
       codes = codes_of(block, nullptr, first_row_ * layer_.pitch + begin, end - begin);
       tile.codes = &codes, tile.end = &p_.int8_end->end;
     }
     engine_.multiply(tile, static_cast<int>(end - begin));
     write_pending();
-    if (at_once) return;
-    pending_ = {block, sums, begin, end};
+    if (tile.codes == nullptr) pending_ = {block, sums, begin, end};
   }
 
   void write_pending() {

@@ -46,7 +46,7 @@ struct OfBytes {
   }
   static LAMINA_DOT void store(float* to, Sums sums) { _mm512_store_si512(to, sums); }
 
-  /// As codes.cpp does it.
+  /// What becomes of a whole tile's sums, as codes.cpp does it; bounds by packing two positions times two vectors.
   template <int P>
   static LAMINA_DOT inline __attribute__((always_inline)) void finish(const Tile& t, const Sums (&sums)[P][2]) {
     constexpr __mmask16 all = 0xffff;

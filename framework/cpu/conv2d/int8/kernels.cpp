@@ -75,13 +75,10 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     const PointwiseChain& chain = problem.epilogue.chain;
     const detail::Bounds bounds = chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain[1]);
     const View &added = p.inputs[1], &output = p.output();
-    packed_end.two = TwoCodes{.low = bounds.low,
-                              .high = bounds.high,
-                              .second_type = added.format.dtype,
-                              .type = output.format.dtype,
-                              .first_codes = problem.eight.codes,
-                              .second_codes = added.quantization,
-                              .codes = output.quantization};
+    TwoCodes& two = packed_end.two.emplace();
+    two.low = bounds.low, two.high = bounds.high;
+    two.second_type = added.format.dtype, two.type = output.format.dtype;
+    two.first_codes = problem.eight.codes, two.second_codes = added.quantization, two.codes = output.quantization;
   }
   packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
