@@ -24,7 +24,7 @@ ln -sfn /usr/include/eigen3/Eigen "$build/include/Eigen"
 ln -sfn /usr/include/stb "$build/include/stb"
 
 # The rooms up to the kernels, of which the tests take what they need; pictures without the libraries that decode some.
-codecs=(! -name jpeg_turbo.cpp ! -name webp.cpp ! -name heic.cpp)
+codecs=(! -name jpeg_turbo.cpp ! -name webp.cpp ! -name heic.cpp ! -name tiff.cpp)
 library=()
 for room in base tensor images kernel cpu; do
   while read -r file; do library+=("$file"); done < <(find "$source/framework/$room" -name '*.cpp' "${codecs[@]}" | sort)

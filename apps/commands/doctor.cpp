@@ -17,7 +17,7 @@ const char* bf16_unit(const DeviceDescription& cpu) {
   return cpu.amx_bf16 ? "AMX" : cpu.avx512_bf16 ? "AVX512-BF16" : "f32 multiply-adds";
 }
 const char* int8_unit(const DeviceDescription& cpu) {
-  return cpu.amx_int8 ? "AMX" : cpu.avx512_vnni ? "AVX512-VNNI" : "sums of i32";
+  return cpu.amx_int8 ? "AMX" : cpu.avx512_vnni ? "AVX512-VNNI" : cpu.neon_dot ? "SDOT" : "sums of i32";
 }
 
 nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::BackendInfo& backend) {

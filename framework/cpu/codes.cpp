@@ -96,13 +96,16 @@ struct Range {
   Vector scale, inverse, rest;
   bool by_inverse;
 
-  Range(DType type, const Quantization& codes) {
+  Range(DType type, const Quantization& codes, float lowest = -HUGE_VALF, float highest = HUGE_VALF) {
     const Tag d;
     const auto least = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
     const float divisor = codes.scale, one = 1 / divisor;
     by_inverse = HWY_TARGET != HWY_SCALAR && divisor > 1e-15f && divisor < 1e15f;
     const float unit = by_inverse ? divisor : 1.0f;
-    low = hn::Set(d, least * unit), high = hn::Set(d, (least + 255) * unit);
+    // What the numbers are bounded by, their quotients are too: rounding changes no order.
+    const float other = by_inverse ? 1.0f : divisor;
+    const auto bound = [&](float number) { return std::clamp(number / other, least * unit, (least + 255) * unit); };
+    low = hn::Set(d, bound(lowest)), high = hn::Set(d, bound(highest));
     zero_point = hn::Set(Whole(), codes.zero_point);
     scale = hn::Set(d, divisor), inverse = hn::Set(d, one);
     rest = hn::Set(d, static_cast<float>((1 - static_cast<double>(one) * static_cast<double>(divisor)) /
@@ -179,18 +182,6 @@ void finish_floats(const SumsEnd& end, const Sums& s) {
   });
 }
 
-void finish(const SumsEnd& end, const Sums& s) {
-  switch (end.type) {
-    case DType::u8: return finish_codes<std::uint8_t>(end, s);
-    case DType::i8: return finish_codes<std::int8_t>(end, s);
-    case DType::f32: return finish_floats<float>(end, s);
-    case DType::bf16: return finish_floats<bfloat16>(end, s);
-    default:
-      return each<std::int32_t>(
-          s, [](auto sum, Vector, Vector, std::int32_t* to, int there) HWY_ATTR { put(sum, to, there); });
-  }
-}
-
 /// i8 is u8 with another upper bit, 128 more.
 std::uint8_t flip_of(DType type) { return type == DType::i8 ? 128 : 0; }
 
@@ -210,19 +201,50 @@ struct Meaning {
   }
 };
 
+/// The end's codes and others, added and rounded again.
+template <class T>
+void finish_two(const SumsEnd& end, const Sums& s) {
+  const Tag d;
+  const TwoCodes& t = *s.two;
+  const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high), scale = hn::Set(d, t.first_codes.scale);
+  const Meaning second(t.second_type, t.second_codes);
+  const Range range(t.type, t.codes, t.low, t.high);
+  const auto* const added = static_cast<const std::uint8_t*>(s.added);
+  each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
+    const std::uint8_t* other = added + (to - static_cast<const T*>(s.output));
+    HWY_ALIGN std::uint8_t some[lanes] = {};
+    if (there < lanes) copy_some(other, there, some), other = some;
+    const Vector own = hn::Round(between(hn::Mul(hn::ConvertTo(d, sum), factor), low, high));
+    put(range(hn::Add(hn::Mul(own, scale), second(other))), to, there);
+  });
+}
+
+void finish(const SumsEnd& end, const Sums& s) {
+  if (s.two != nullptr)
+    return s.two->type == DType::u8 ? finish_two<std::uint8_t>(end, s) : finish_two<std::int8_t>(end, s);
+  switch (end.type) {
+    case DType::u8: return finish_codes<std::uint8_t>(end, s);
+    case DType::i8: return finish_codes<std::int8_t>(end, s);
+    case DType::f32: return finish_floats<float>(end, s);
+    case DType::bf16: return finish_floats<bfloat16>(end, s);
+    default:
+      return each<std::int32_t>(
+          s, [](auto sum, Vector, Vector, std::int32_t* to, int there) HWY_ATTR { put(sum, to, there); });
+  }
+}
+
 template <bool product, bool repeats>
 HWY_INLINE void combine(const TwoCodes& t) {
   const Tag d;
   const hn::Rebind<std::uint8_t, Tag> narrow;
   const std::uint8_t flip = flip_of(t.type);
   const Meaning first(t.first_type, t.first_codes), second(t.second_type, t.second_codes);
-  const Range range(t.type, t.codes);
-  const Vector low = hn::Set(d, t.low), high = hn::Set(d, t.high);
+  const Range range(t.type, t.codes, t.low, t.high);
   const auto upper = hn::Set(narrow, flip);
   const auto more = hn::Set(Whole(), flip);
   const auto one = [&](const std::uint8_t* x, const std::uint8_t* y, const float* z, std::uint8_t* to) HWY_ATTR {
     const Vector a = first(x), b = repeats ? hn::LoadU(d, z) : second(y);
-    const auto code = range(hn::Min(hn::Max(product ? hn::Mul(a, b) : hn::Add(a, b), low), high));
+    const auto code = range(product ? hn::Mul(a, b) : hn::Add(a, b));
     hn::StoreU(hn::Xor(hn::DemoteTo(narrow, hn::Add(code, more)), upper), narrow, to);
   };
   const auto *x = static_cast<const std::uint8_t*>(t.first), *y = static_cast<const std::uint8_t*>(t.second);

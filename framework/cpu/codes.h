@@ -12,19 +12,6 @@ namespace lamina::cpu {
 
 using detail::SumsEnd;
 
-/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole vectors.
-struct Sums {
-  const std::int32_t* sums = nullptr;  ///< [count, row]
-  std::int64_t row = 0;
-  const std::int32_t* offset = nullptr;  ///< [channels], added to them
-  const float* factor = nullptr;         ///< [channels]
-  const float* bias = nullptr;           ///< [channels]
-  void* output = nullptr;                ///< of the first position
-  std::int64_t pixel = 0;                ///< elements to the next
-  std::int64_t count = 0;
-  int channels = 0;
-};
-
 /// Sums or products of what two arrays stand for, between two bounds, as codes again. Scales are less than 1e15.
 struct TwoCodes {
   bool product = false;
@@ -37,6 +24,21 @@ struct TwoCodes {
   std::int64_t period = 0, phase = 0;
   void* output = nullptr;
   std::int64_t count = 0;
+};
+
+/// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole vectors.
+struct Sums {
+  const std::int32_t* sums = nullptr;  ///< [count, row]
+  std::int64_t row = 0;
+  const std::int32_t* offset = nullptr;  ///< [channels], added to them
+  const float* factor = nullptr;         ///< [channels]
+  const float* bias = nullptr;           ///< [channels]
+  void* output = nullptr;                ///< of the first position
+  std::int64_t pixel = 0;                ///< elements to the next
+  std::int64_t count = 0;
+  int channels = 0;
+  const TwoCodes* two = nullptr;  ///< the end's codes are first_codes, and what they stand for is added to
+  const void* added = nullptr;    ///< others, laid out as the output
 };
 
 /// Compiled for one instruction set.

@@ -3,6 +3,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,6 +52,16 @@ bool is_intel() { return false; }
 bool has_amx(unsigned) { return false; }
 #endif
 
+bool has_sdot() {
+#if defined(__ARM_FEATURE_DOTPROD)
+  return true;
+#elif defined(__aarch64__) && defined(__linux__)
+  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#else
+  return false;
+#endif
+}
+
 InstructionSet best_instructions() {
 #if defined(__x86_64__) || defined(__i386__)
   for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2}) {
@@ -86,7 +100,8 @@ DeviceDescription detail::describe_cpu() {
                                          .avx512_bf16 = cpu::supports_avx512_bf16() && !is_intel(),
                                          .amx_bf16 = has_amx(22),
                                          .avx512_vnni = cpu::supports_avx512_vnni(),
-                                         .amx_int8 = has_amx(25)};
+                                         .amx_int8 = has_amx(25),
+                                         .neon_dot = has_sdot()};
   return here;
 }
 

@@ -28,6 +28,7 @@ struct DeviceDescription {
   bool amx_bf16 = false;     ///< of a CPU: products of tiles of bf16, TDPBF16PS, which the system lets this process use
   bool avx512_vnni = false;  ///< of a CPU: products of fours of u8 and i8, VPDPBUSD
   bool amx_int8 = false;     ///< of a CPU: products of tiles of them, TDPBUSD and TDPBSSD, which this process may use
+  bool neon_dot = false;     ///< of a CPU: products of fours of i8, SDOT
   int architecture = 0;      ///< of a GPU: its compute capability times ten, 90 is 9.0
   bool wgmma = false;        ///< it is of 9.0, and this build has the code made for 9.0a
   int multiprocessors = 0;

@@ -73,6 +73,7 @@ void bind_device(nb::module_& m) {
           "Of a CPU, at most: avx512, avx2, neon or scalar.")
       .def_rw("avx512_bf16", &DeviceDescription::avx512_bf16, "Of a CPU: products of pairs of bf16 that are fast.")
       .def_rw("amx_bf16", &DeviceDescription::amx_bf16, "Of a CPU: products of tiles of bf16.")
+      .def_rw("neon_dot", &DeviceDescription::neon_dot, "Of an ARM CPU: products of fours of i8.")
       .def_rw("avx512_vnni", &DeviceDescription::avx512_vnni, "Of a CPU: products of fours of u8 and i8.")
       .def_rw("amx_int8", &DeviceDescription::amx_int8, "Of a CPU: products of tiles of them.")
       .def_rw("architecture", &DeviceDescription::architecture, "Of a GPU: its compute capability times ten.")

@@ -16,6 +16,7 @@
 #include "lamina/graph/model.h"
 #include "lamina/graph/networks.h"
 #include "lamina/graph/scores.h"
+#include "lamina/onnx/onnx.h"
 #include "lent.h"
 #include "options.h"
 
@@ -68,11 +69,8 @@ Graph again(const Graph& graph) {
 void save_file(const std::filesystem::path& path, const Graph& graph, std::optional<Preprocess> preprocess,
                std::vector<std::string> labels) {
   const WithoutGil release;
-  Model model;
-  model.graph = again(graph);
-  model.preprocess = preprocess;
-  model.labels = std::move(labels);
-  save_model(path, model);
+  if (path.extension() == ".onnx") return save_onnx(path, graph);
+  save_model(path, model_of(graph, preprocess, std::move(labels)));
 }
 
 /// The classes of each row of scores, the most probable first.
@@ -90,6 +88,14 @@ nb::list top_classes(nb::handle scores, int k, bool probabilities) {
 }
 
 }  // namespace
+
+Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels) {
+  Model model;
+  model.graph = again(graph);
+  model.preprocess = preprocess;
+  model.labels = std::move(labels);
+  return model;
+}
 
 void bind_model(nb::module_& m) {
   nb::class_<Model>(m, "ModelFile", "All that a model file holds.")

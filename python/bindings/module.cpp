@@ -20,6 +20,9 @@
 #include "options.h"
 #include "plan.h"
 #include "pool.h"
+#ifdef LAMINA_QUANTIZE
+#include "quantize/quantize.h"
+#endif
 #include "result.h"
 
 namespace lamina::app {
@@ -86,6 +89,9 @@ NB_MODULE(_core, m) {
   bind_pool(m, error);
 #ifdef LAMINA_DETECT
   bind_detect(m);
+#endif
+#ifdef LAMINA_QUANTIZE
+  bind_quantize(m);
 #endif
 #ifdef LAMINA_COMMAND
   m.def("command", &run_command, nb::arg("arguments"), nb::sig("def command(arguments: list[bytes]) -> None"),

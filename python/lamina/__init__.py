@@ -26,14 +26,15 @@ from ._model import Model, arch, imagenet_labels, load
 from ._options import CompileOptions
 from ._photos import Classified
 from ._pool import Pool
+from ._quantize import Quantized, QuantizedLayer, quantize
 
 __version__ = version()
 Error.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
     "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool",
-    "PoolFull", "PoolWorker", "Preprocess", "Tensor", "Value", "arch", "arch_names", "best_device",
+    "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load",
-    "preprocess", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
+    "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

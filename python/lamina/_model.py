@@ -53,7 +53,7 @@ class Model(Network):
         return Model, (self.graph, self.preprocess, self.labels, self.warnings)
 
     def save(self, path: Path) -> None:
-        """Writes a model file. An existing file is replaced only on success."""
+        """Writes a model file; an .onnx file has the graph alone. An existing file is replaced only on success."""
         _core.save_model(path, self.graph, self.preprocess, self.labels)
 
     def __repr__(self) -> str:

@@ -50,6 +50,19 @@ def photos_of(folder: Path) -> list[str]:
     return found
 
 
+def is_one(photos: Any) -> bool:
+    """Whether it is one photograph, not several nor a folder of them."""
+    if isinstance(photos, (str, os.PathLike)):
+        return not Path(photos).is_dir()
+    return isinstance(photos, bytes) or hasattr(photos, "__array_interface__")
+
+
+def listed(photos: Any) -> list[Any]:
+    if is_one(photos):
+        return [photos]
+    return photos_of(Path(photos)) if isinstance(photos, (str, os.PathLike)) else list(photos)
+
+
 class Classifier:
     """Plans for photographs on one device or several, with the classes' names. One thread at a time."""
 
@@ -91,13 +104,12 @@ class Classifiers:
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
-        single = isinstance(photos, (str, bytes, os.PathLike)) or hasattr(photos, "__array_interface__")
-        folder = single and isinstance(photos, (str, os.PathLike)) and Path(photos).is_dir()
-        work = photos_of(Path(photos)) if folder else [photos] if single else list(photos)
+        single = is_one(photos)
+        work = listed(photos)
         batch = max(1, min(batch, len(work)))
         key = {**options, "batch": batch, "preprocess": self.model.preprocess}
         with self.idle.one(self.model.graph, key, lambda: Classifier(self.model, batch, dict(options))) as classifier:
-            if single and not folder:
+            if single:
                 rows = classifier.pixels()
                 classifier.read(photos, rows[0], upright)
                 return classifier.classes(classifier.pool(rows)[:1], top)[0]
@@ -156,14 +168,14 @@ def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Cl
     yield from tqdm(rows, total=total, unit="photo")
 
 
-def preprocess_of(model: Network) -> Preprocess:
+def preprocess_of(model: Network, what: str = "classify") -> Preprocess:
     """Raises Error unless the model takes photographs."""
     if model.preprocess is None:
-        raise Error("classify: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "
+        raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "
                     "lamina.torchvision_imagenet()")
     side = model.preprocess.crop
     shapes = model.input_shapes
     wanted = ((3, "?"), (side, "?"), (side, "?"))
     if len(shapes) != 1 or len(shapes[0]) != 4 or any(e not in w for e, w in zip(shapes[0][1:], wanted)):
-        raise Error(f"classify: expected a model with one input [N, 3, {side}, {side}] for its photographs, got {shapes}")
+        raise Error(f"{what}: expected a model with one input [N, 3, {side}, {side}] for its photographs, got {shapes}")
     return model.preprocess

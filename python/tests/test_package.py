@@ -62,7 +62,7 @@ def test_signatures_say_every_keyword(digits, plan):
 
     options = set(lamina.CompileOptions.__annotations__)
     for function in (digits, digits.compile, digits.plan_memory, digits.plan_summary, digits.classify, lamina.Pool,
-                     digits.graph.compile, lamina.ray.Classifier, lamina.onnxruntime.InferenceSession):
+                     digits.graph.compile, lamina.quantize, lamina.ray.Classifier, lamina.onnxruntime.InferenceSession):
         assert options <= set(defaults(function)) and "options" not in defaults(function)
     given = defaults(digits.compile)
     assert (given["device"], given["batch"], given["precision"]) == ("auto", 1, "fp32")

@@ -25,12 +25,13 @@ class Runs {
     std::memcpy(memory_.data(), bytes.raw(), bytes.bytes());
   }
 
-  Tensor operator()(const Operator& op) {
+  Tensor operator()(const Operator& op, const Tensor& added = {}) {
     const DType type = output_.format.dtype;
     cpu::Guarded<float> workspace(cpu::whole_lines(static_cast<std::int64_t>(op.workspace_bytes()) / 4 + 1));
     cpu::Guarded<std::uint8_t> memory(output_.shape.numel() * static_cast<std::int64_t>(size_of(type)));
     Tensor y = Tensor::borrow(memory.data(), output_.shape, type);
-    op.run({&input_, 1}, {&y, 1}, {.pool = &pool_, .workspace = workspace.data()});
+    const Tensor inputs[] = {input_, added};
+    op.run(std::span(inputs).first(added.defined() ? 2 : 1), {&y, 1}, {.pool = &pool_, .workspace = workspace.data()});
     return y.clone();
   }
 
@@ -41,6 +42,35 @@ class Runs {
   Tensor input_;
 };
 
+ConvProblem random_problem(const ConvGeometry& g) {
+  ConvProblem problem = {.geometry = g};
+  problem.eight.weight =
+      random_codes({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, DType::i8, 1);
+  problem.eight.scale = Tensor({g.out_channels});
+  for (float& scale : problem.eight.scale.values<float>()) scale = 0.0013f;
+  return problem;
+}
+
+View pixels(std::int64_t batch, int channels, int height, int width, DType type, Quantization codes) {
+  return {.shape = {batch, channels, height, width}, .format = {type, Layout::nhwc}, .quantization = codes};
+}
+
+/// By every engine, and the model of AMX's.
+void expect_bits(const Tensor& expected, const ConvProblem& problem, const Preparation& p, Runs& run,
+                 const Tensor& added = {}) {
+  const DType type = p.input().format.dtype;
+  for (const auto& engines : {cpu::bf16::amx_models(), cpu::bf16::engines(type)}) {
+    for (const cpu::bf16::Engine& engine : engines) {
+      if (engine.operand != type) continue;
+      const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine), added);
+      EXPECT_EQ(std::memcmp(y.raw(), expected.raw(), y.bytes()), 0)
+          << problem.geometry.in_channels << " to " << problem.geometry.out_channels << ", "
+          << problem.geometry.kernel_height << ", " << type << " to " << p.output().format.dtype << ", " << engine.what
+          << ' ' << name(engine.set) << ", " << name(p.device.instructions);
+    }
+  }
+}
+
 TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
   const ConvCase layers[] = {square(2, 64, 6, 7, 48, 1, 1, 0, 1, 1), square(2, 130, 5, 9, 33, 1, 1, 0, 1, 1),
                              square(2, 68, 4, 8, 32, 1, 1, 0, 1, 1), square(2, 3, 15, 16, 40, 7, 2, 3, 1, 1),
@@ -50,33 +80,54 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
   ThreadPool pool(2);
   for (const ConvCase& l : layers) {
     const ConvGeometry g = geometry_of(l);
-    ConvProblem problem = {.geometry = g};
-    problem.eight.weight =
-        random_codes({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, DType::i8, 1);
-    problem.eight.scale = Tensor({g.out_channels});
-    for (float& scale : problem.eight.scale.values<float>()) scale = 0.0013f;
+    ConvProblem problem = random_problem(g);
     problem.epilogue.chain = {{Pointwise::relu}};
     for (const DType type : {DType::u8, DType::i8}) {
-      const View input = {.shape = {2, g.in_channels, g.in_height, g.in_width},
-                          .format = {type, Layout::nhwc},
-                          .quantization = {0.02f, type == DType::u8 ? 119 : -11}};
-      for (const DType result : {DType::u8, DType::f32}) {
-        const View output = {.shape = {2, g.out_channels, g.out_height, g.out_width},
-                             .format = {result, Layout::nhwc},
-                             .quantization = result == DType::u8 ? Quantization{0.3f, 9} : Quantization{}};
+      const View input =
+          pixels(2, g.in_channels, g.in_height, g.in_width, type, {0.02f, type == DType::u8 ? 119 : -11});
+      for (const auto& [result, codes] :
+           {std::pair(DType::u8, Quantization{0.3f, 9}), std::pair(DType::u8, Quantization{1e-12f, 130}),
+            std::pair(DType::i8, Quantization{0.3f, -7}), std::pair(DType::f32, Quantization{})}) {
+        const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, codes);
         const Preparation p = {
             .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
         Runs run(input, output, pool);
-        const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
-        for (const auto& engines : {cpu::bf16::amx_models(), cpu::bf16::engines(type)}) {
-          for (const cpu::bf16::Engine& engine : engines) {
-            if (engine.operand != type) continue;
-            const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine));
-            EXPECT_EQ(std::memcmp(y.raw(), expected.raw(), y.bytes()), 0)
-                << g.in_channels << " to " << g.out_channels << ", " << g.kernel_height << ", " << type << " to "
-                << result << ", " << engine.what << ' ' << name(engine.set);
-          }
-        }
+        expect_bits(run(*cpu::int8::prepare_direct(problem, p)), problem, p, run);
+      }
+    }
+  }
+}
+
+/// A sum in a product's end: of the plain loops' codes and the others, what the formula has for both.
+TEST(Int8Engines, AddOtherCodes) {
+  using enum DType;
+  ThreadPool pool(2);
+  for (const ConvCase& l : {square(2, 64, 6, 7, 48, 1, 1, 0, 1, 1), square(2, 36, 7, 6, 23, 3, 1, 1, 1, 1),
+                            square(2, 5, 8, 4, 7, 5, 1, 2, 1, 1)}) {
+    const ConvGeometry g = geometry_of(l);
+    ConvProblem problem = random_problem(g);
+    for (const auto& [own, other, result] : {std::array{u8, u8, u8}, std::array{i8, u8, i8}, std::array{u8, i8, u8}}) {
+      const auto zero = [](DType type) { return type == u8 ? 121 : -13; };
+      problem.eight.codes = {0.031f, zero(own)}, problem.eight.codes_type = own;
+      problem.epilogue.chain = {{.function = Pointwise::add, .operand = 1}};
+      if (other == u8) problem.epilogue.chain.push_back({.function = Pointwise::clip, .a = -0.7, .b = 2.9});
+      const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {0.027f, zero(result)});
+      const View inputs[] = {pixels(2, g.in_channels, g.in_height, g.in_width, u8, {0.02f, 119}),
+                             pixels(2, g.out_channels, g.out_height, g.out_width, other, {0.043f, zero(other)})};
+      Preparation p = {.inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
+      Runs run(inputs[0], output, pool);
+      const Tensor added = random_codes(output.shape, other, 3);
+      const detail::CodesAlone alone(problem, p);
+      Tensor expected = run(*cpu::int8::prepare_direct(alone.problem, alone.preparation));
+      const std::vector<std::uint8_t> table = detail::table_of_sums(problem, p);
+      auto* const codes = static_cast<std::uint8_t*>(expected.raw());
+      for (std::size_t i = 0; i < expected.bytes(); ++i) {
+        codes[i] = table[std::size_t{256} * codes[i] + static_cast<const std::uint8_t*>(added.raw())[i]];
+      }
+      for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::scalar}) {
+        p.device.instructions = set;
+        ASSERT_TRUE(cpu::int8::takes(cpu::bf16::Unit::multiply_add, problem, p));
+        expect_bits(expected, problem, p, run, added);
       }
     }
   }
@@ -90,18 +141,12 @@ TEST(Int8Engines, DepthwiseLayersHaveTheBitsOfThePlainLoops) {
                                                 std::array{5, 1, 9}, std::array{5, 2, 15}, std::array{7, 1, 11}}) {
       ConvCase layer = square(2, channels, 7, width, channels, kernel, stride, kernel / 2, 1, channels);
       const ConvGeometry g = geometry_of(layer);
-      ConvProblem problem = {.geometry = g};
-      problem.eight.weight = random_codes({channels, 1, kernel, kernel}, DType::i8, 1);
-      problem.eight.scale = Tensor({channels});
-      for (float& scale : problem.eight.scale.values<float>()) scale = 0.0013f;
+      const ConvProblem problem = random_problem(g);
       for (const DType type : {DType::u8, DType::i8}) {
         for (const float out_scale : {0.02f, 1e-5f}) {  // by a factor of more than a half, too
-          const View input = {.shape = {2, channels, g.in_height, g.in_width},
-                              .format = {type, Layout::nhwc},
-                              .quantization = {0.02f, type == DType::u8 ? 119 : -11}};
-          const View output = {.shape = {2, channels, g.out_height, g.out_width},
-                               .format = {type, Layout::nhwc},
-                               .quantization = {out_scale, type == DType::u8 ? 9 : -5}};
+          const View input = pixels(2, channels, g.in_height, g.in_width, type, {0.02f, type == DType::u8 ? 119 : -11});
+          const View output =
+              pixels(2, channels, g.out_height, g.out_width, type, {out_scale, type == DType::u8 ? 9 : -5});
           Preparation p = {
               .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
           Runs run(input, output, pool);

@@ -26,6 +26,7 @@ class Band {
     sums_ = reinterpret_cast<float*>(copy_ + layer.copy_bytes() + layer.row_bytes());
     results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + 2 * layer.tile_bytes());
     addends_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.tile_bytes());
+    in_registers_ = p.int8_end != nullptr && p.int8_end->end.codes && !p.int8_end->two && layer.pitch == layer.out_row;
   }
 
   void run(std::int64_t image, int group, int band, int filter_part) {
@@ -114,9 +115,14 @@ class Band {
       tile.fetch = weights + block_numbers + index * share * tile.steps * 32;
       tile.fetch_lines = static_cast<int>(share);
     }
+    Sums codes;
+    if (in_registers_ && end - begin == engine_.finishes) {
+      codes = codes_of(block, nullptr, first_row_ * layer_.pitch + begin, end - begin);
+      tile.codes = &codes, tile.end = &p_.int8_end->end;
+    }
     engine_.multiply(tile, static_cast<int>(end - begin));
     write_pending();
-    pending_ = {block, sums, begin, end};
+    if (tile.codes == nullptr) pending_ = {block, sums, begin, end};
   }
 
   void write_pending() {
@@ -138,35 +144,47 @@ class Band {
     }
   }
 
+  /// Of the first channel of a block.
+  std::int64_t place_of(std::int64_t block, std::int64_t pixel) const {
+    const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * engine_.filters;
+    return (image_ * layer_.rows * layer_.out_row + pixel - origin_) * p_.output_pitch + channel;
+  }
+  int channels_of(std::int64_t block) const {
+    return static_cast<int>(std::min<std::int64_t>(engine_.filters, g_.group_out_channels() - block * engine_.filters));
+  }
+
+  Sums codes_of(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) const {
+    const Int8End& end = *p_.int8_end;
+    const std::int64_t place = place_of(block, pixel);
+    const std::int64_t packed = (std::int64_t{group_} * layer_.filter_blocks + block) * engine_.filters;
+    return {.sums = reinterpret_cast<const std::int32_t*>(sums),
+            .row = engine_.filters,
+            .offset = end.offset.data() + packed,
+            .factor = end.factor.data() + packed,
+            .bias = end.bias.data() + packed,
+            .output = static_cast<std::byte*>(p_.output) + place * static_cast<std::int64_t>(size_of(p_.output_type)),
+            .pixel = p_.output_pitch,
+            .count = count,
+            .channels = channels_of(block),
+            .two = end.two ? &*end.two : nullptr,
+            .added = end.two ? static_cast<const std::byte*>(p_.residual) + place : nullptr};
+  }
+
   /// `count` neighbouring outputs from `pixel` of the image on.
   void write_run(std::int64_t block, const float* sums, std::int64_t pixel, std::int64_t count) {
+    if (p_.int8_end != nullptr)
+      return p_.int8_end->kernel->finish(p_.int8_end->end, codes_of(block, sums, pixel, count));
     const auto size = static_cast<std::int64_t>(size_of(p_.output_type));
-    const std::int64_t filters = engine_.filters;
-    const std::int64_t channel = std::int64_t{group_} * g_.group_out_channels() + block * filters;
-    const std::int64_t place = (image_ * layer_.rows * layer_.out_row + pixel - origin_) * p_.output_pitch + channel;
-    const std::int64_t packed = (std::int64_t{group_} * layer_.filter_blocks + block) * filters;
-    const auto there = static_cast<int>(std::min(filters, g_.group_out_channels() - block * filters));
-    std::byte* const output = static_cast<std::byte*>(p_.output) + place * size;
-    if (const Int8End* const whole = p_.int8_end; whole != nullptr) {
-      return whole->kernel->finish(whole->end, {.sums = reinterpret_cast<const std::int32_t*>(sums),
-                                                .row = filters,
-                                                .offset = whole->offset.data() + packed,
-                                                .factor = whole->factor.data() + packed,
-                                                .bias = whole->bias.data() + packed,
-                                                .output = output,
-                                                .pixel = p_.output_pitch,
-                                                .count = count,
-                                                .channels = there});
-    }
+    const std::int64_t place = place_of(block, pixel), filters = engine_.filters;
+    const auto* const residual =
+        p_.residual == nullptr ? nullptr : static_cast<const std::byte*>(p_.residual) + place * size;
     const Write write = {.sums = sums,
                          .row = filters,
-                         .bias = p_.bias + packed,
-                         .output = output,
+                         .bias = p_.bias + (std::int64_t{group_} * layer_.filter_blocks + block) * filters,
+                         .output = static_cast<std::byte*>(p_.output) + place * size,
                          .pixel = p_.output_pitch,
                          .count = count,
-                         .filters = there};
-    const std::byte* residual = static_cast<const std::byte*>(p_.residual);
-    if (residual != nullptr) residual += place * size;
+                         .filters = channels_of(block)};
     finish(*layer_.moves, epilogue_, write, p_.output_type, residual, results_, addends_);
   }
 
@@ -186,6 +204,7 @@ class Band {
   std::int64_t image_ = 0, first_row_ = 0, rows_ = 0, origin_ = 0;
   int group_ = 0;
   int first_step_ = 0, steps_ = 0;
+  bool in_registers_;  // where all positions are outputs
 };
 
 Pointers with_pitches(Pointers pointers, const ConvGeometry& g) {

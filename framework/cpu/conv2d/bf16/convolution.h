@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lamina/base/thread_pool.h"
@@ -115,6 +116,7 @@ struct Int8End {
   const CodesKernel* kernel = nullptr;
   std::vector<std::int32_t> offset = {};
   std::vector<float> factor = {}, bias = {};
+  std::optional<TwoCodes> two = {};  // Pointers::residual are codes that are added
 };
 
 struct Pointers {
@@ -129,7 +131,7 @@ struct Pointers {
   // even where they are not C, and it begins at a multiple of 4 bytes.
   std::int64_t input_pitch = 0, output_pitch = 0;
   std::uint8_t padding = 0;           // each byte of what stands around the image
-  const Int8End* int8_end = nullptr;  // where sums are i32, in place of bias, residual and epilogue
+  const Int8End* int8_end = nullptr;  // where sums are i32, in place of bias and epilogue
 };
 
 /// `workspace` is 64-byte aligned and Layer::workspace() bytes, of as many threads as the pool has at most.

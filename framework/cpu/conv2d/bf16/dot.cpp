@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #define LAMINA_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,avx512vnni")))
@@ -44,6 +45,42 @@ struct OfBytes {
     return _mm512_dpbusd_epi32(sums, values, weights);
   }
   static LAMINA_DOT void store(float* to, Sums sums) { _mm512_store_si512(to, sums); }
+
+  /// What becomes of a whole tile's sums, as codes.cpp does it; bounds by packing two positions times two vectors.
+  template <int P>
+  static LAMINA_DOT inline __attribute__((always_inline)) void finish(const Tile& t, const Sums (&sums)[P][2]) {
+    constexpr __mmask16 all = 0xffff;
+    const cpu::Sums& s = *t.codes;
+    const auto zero = static_cast<std::int16_t>(t.end->quantization.zero_point);
+    const bool bytes = t.end->type == DType::u8;
+    const __m512i zero_point = _mm512_set1_epi16(zero);
+    const __m512i least = _mm512_set1_epi8(static_cast<char>(static_cast<int>(t.end->low) + zero));
+    const __m512 high = _mm512_set1_ps(t.end->high);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const auto mask = static_cast<__mmask32>((std::uint64_t{1} << s.channels) - 1);
+    auto* to = static_cast<std::uint8_t*>(s.output);
+#pragma GCC unroll 14
+    for (int p = 0; p < P; p += 2, to += 2 * s.pixel) {
+      __m512i whole[2];
+#pragma GCC unroll 2
+      for (int q = 0; q < 2; ++q) {
+        __m512i steps[2];
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; ++v) {
+          const __m512i sum = _mm512_add_epi32(sums[p + q][v], _mm512_loadu_si512(s.offset + 16 * v));
+          const __m512 y = _mm512_mul_ps(_mm512_maskz_cvtepi32_ps(all, sum), _mm512_loadu_ps(s.factor + 16 * v));
+          steps[v] = _mm512_maskz_cvt_roundps_epi32(all, _mm512_maskz_min_ps(all, y, high),
+                                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        }
+        whole[q] = _mm512_adds_epi16(_mm512_packs_epi32(steps[0], steps[1]), zero_point);
+      }
+      const __m512i codes = bytes ? _mm512_max_epu8(_mm512_packus_epi16(whole[0], whole[1]), least)
+                                  : _mm512_max_epi8(_mm512_packs_epi16(whole[0], whole[1]), least);
+      const __m512i sorted = _mm512_maskz_permutexvar_epi32(all, order, codes);
+      _mm256_mask_storeu_epi8(to, mask, _mm512_maskz_extracti64x4_epi64(0xf, sorted, 0));
+      _mm256_mask_storeu_epi8(to + s.pixel, mask, _mm512_maskz_extracti64x4_epi64(0xf, sorted, 1));
+    }
+  }
 };
 
 /// `fixed`: positions are step_channels apart, constants in the instructions. Otherwise an address for every third of
@@ -86,6 +123,9 @@ LAMINA_DOT void multiply_tile(const Tile& t) {
       for (int i = 0; i < (fixed ? 1 : (P + 2) / 3); ++i) x[i] += 2;
     }
   }
+  if constexpr (P == max_positions && !std::is_same_v<Of, OfBf16>) {
+    if (t.codes != nullptr) return Of::template finish<P>(t, sums);
+  }
 #pragma GCC unroll 14
   for (int p = 0; p < P; ++p) {
 #pragma GCC unroll 2
@@ -113,6 +153,8 @@ constexpr Engine engine(DType operand, std::string_view what) {
           .what = what,
           .filters = filters,
           .positions = max_positions,
+          .finishes = operand == DType::bf16 ? 0 : max_positions,
+          .shift = operand == DType::i8 ? 128 : 0,
           .rate = 64,
           .multiply = multiply<Of>};
 }

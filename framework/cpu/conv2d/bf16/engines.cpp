@@ -10,7 +10,8 @@ namespace {
 std::vector<Engine> those_here() {
   std::vector<Engine> result;
   const DeviceDescription here = describe(Device::cpu());
-  for (const auto& some : {amx_engines(), dot_engines(), multiply_add_engines(), int8_multiply_add_engines()}) {
+  for (const auto& some :
+       {amx_engines(), dot_engines(), neon_dot_engines(), multiply_add_engines(), int8_multiply_add_engines()}) {
     std::ranges::copy_if(some, std::back_inserter(result), [&](const Engine& engine) {
       return has_unit(here, engine.unit, engine.operand) && supported(engine.set);
     });
@@ -23,8 +24,9 @@ std::vector<Engine> those_here() {
 
 bool has_unit(const DeviceDescription& device, Unit unit, DType operand) {
   if (unit == Unit::multiply_add) return true;
-  if (device.instructions != InstructionSet::avx512 || operand == DType::f32) return false;
   const bool narrow = operand == DType::bf16;
+  if (unit == Unit::dot && device.neon_dot) return !narrow && operand != DType::f32;
+  if (device.instructions != InstructionSet::avx512 || operand == DType::f32) return false;
   if (unit == Unit::amx) return narrow ? device.amx_bf16 : device.amx_int8;
   return narrow ? device.avx512_bf16 : device.avx512_vnni;
 }

@@ -7,6 +7,8 @@
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/convert.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
 
 namespace lamina::cpu::int8 {
 namespace {
@@ -19,9 +21,6 @@ ConvGeometry halved(ConvGeometry g) {
   g.in_channels = (g.group_in_channels() + 1) / 2 * g.groups;
   return g;
 }
-
-/// How much more than i8 the engine multiplies, for i8 that it takes for u8.
-int shift_of(const Engine& engine) { return engine.operand == DType::i8 && engine.unit == Unit::dot ? 128 : 0; }
 
 struct Packed {
   Layer layer;
@@ -66,11 +65,21 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   result.weight = Tensor::zeros({2 * layer.packed_size()}, DType::i8);
   const auto* const weight = static_cast<const std::int8_t*>(problem.eight.weight.raw());
   pack_weights(layer, g, weight, static_cast<std::int8_t*>(result.weight.raw()));
-  const std::int32_t zero = p.input().quantization.zero_point + shift_of(engine);
+  const std::int32_t zero = p.input().quantization.zero_point + engine.shift;
   const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
-  const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
+  const detail::CodesAlone alone(problem, p);
+  const detail::ChannelEnd end = detail::channel_end(alone.problem, alone.preparation, zero);
   bf16::Int8End& packed_end = result.end;
   packed_end = {.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
+  if (problem.eight.codes.defined()) {
+    const PointwiseChain& chain = problem.epilogue.chain;
+    const detail::Bounds bounds = chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain[1]);
+    const View &added = p.inputs[1], &output = p.output();
+    TwoCodes& two = packed_end.two.emplace();
+    two.low = bounds.low, two.high = bounds.high;
+    two.second_type = added.format.dtype, two.type = output.format.dtype;
+    two.first_codes = problem.eight.codes, two.second_codes = added.quantization, two.codes = output.quantization;
+  }
   packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
     const auto filters = static_cast<std::size_t>(g.group_out_channels());
@@ -93,6 +102,14 @@ void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, in
   });
 }
 
+/// Codes that are added to others, which lie as the sums of both.
+bool adds(const ConvProblem& problem, const Preparation& p) {
+  constexpr float most = 1e15f;  // see TwoCodes
+  return detail::is_sum_of_eight_bits(problem, p) && problem.eight.codes.scale < most &&
+         p.inputs[1].quantization.scale < most && p.inputs[1].format.layout == Layout::nhwc &&
+         p.inputs[1].pixel_pitch() == p.output().pixel_pitch();
+}
+
 /// Sums that are a result have one layout, that of all whole numbers: nchw.
 bool turns(const View& output) {
   return output.format.dtype == DType::i32 && !detail::same_order(output.shape, output.format.layout, Layout::nhwc);
@@ -102,7 +119,8 @@ bool turns(const View& output) {
 
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!detail::is_eight_bits(problem, p) || problem.eight.zero_point.defined()) return false;
+  if (!detail::is_eight_bits(problem, p) && !adds(problem, p)) return false;
+  if (problem.eight.zero_point.defined()) return false;
   if (!bf16::has_unit(p.device, unit, p.input().format.dtype)) return false;
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();
@@ -136,6 +154,7 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
         convolve(parts.layer,
                  {.input = input,
                   .weight = static_cast<const std::uint16_t*>(parts.weight.raw()),
+                  .residual = inputs.size() > 1 ? inputs[1].raw() : nullptr,
                   .output = turned ? workspace + own : outputs[0].raw(),
                   .output_type = outputs[0].dtype(),
                   .input_pitch = (widens ? g.in_channels + 1 : from) / 2,
