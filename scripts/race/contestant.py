@@ -1,5 +1,6 @@
-"""A network's process in compare_pytorch_model.py: exports it, checks Lamina's answers, captures PyTorch's variants, says
-"ready" with what it found, and times those when it is told to; and how any PyTorch network is captured and timed."""
+"""A network's process in compare_pytorch_model.py: exports it, waits until it may use the GPU, checks Lamina's answers,
+captures PyTorch's variants, says what it found, and times those when it is told to; and how any PyTorch network is captured
+and timed."""
 
 import contextlib
 import copy
@@ -87,11 +88,32 @@ def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
+def wait_for_gpu():
+    """Says that all is done that needs no GPU, and waits while others are timed on it."""
+    print(json.dumps({"built": True}), flush=True)
+    if not sys.stdin.readline():
+        sys.exit()  # nobody asks any more
+
+
 class Preparation:
     def __init__(self, task):
         self.task, self.device = task, task["device"]
         self.model = build(task["arch"])
+        self.stem = f"{task['folder']}/{task['arch'].replace(':', '.')}-{os.getpid()}"
+        self.files = {}  # batch, or None for any -> the network as ONNX, or what the exporter said
         self.captured = {}  # cell -> variant -> what replays it
+        self.file_of(None)
+
+    def file_of(self, batch):
+        if batch not in self.files:
+            self.files[batch] = f"{self.stem}-{batch or 'open'}.onnx"
+            try:
+                export(self.task["arch"], self.files[batch], self.model, batch)
+            except Exception as error:  # noqa: BLE001
+                self.files[batch] = error
+        if isinstance(self.files[batch], Exception):
+            raise self.files[batch]
+        return self.files[batch]
 
     def lamina_answers(self, file, source, precision, result):
         from safetensors.torch import load_file
@@ -104,14 +126,11 @@ class Preparation:
     def lamina(self, x, precision, picked, truth):
         """(a file that Lamina runs at this batch, the error of its answers)"""
         said = None
-        stem = f"{self.task['folder']}/{self.task['arch'].replace(':', '.')}"
-        torch.save(x, stem + ".pt")
+        torch.save(x, self.stem + ".pt")
         for batch in (None, len(x)):  # an open batch is what a network may not have been written for
-            file = f"{stem}-{batch or 'open'}.onnx"
             try:
-                if not os.path.exists(file):
-                    export(self.task["arch"], file, self.model, batch)
-                answers = self.lamina_answers(file, stem + ".pt", precision, stem + ".safetensors")
+                file = self.file_of(batch)
+                answers = self.lamina_answers(file, self.stem + ".pt", precision, self.stem + ".safetensors")
                 return file, relative_error(answers[picked], truth)
             except Exception as error:  # noqa: BLE001
                 said = one_line(error)
@@ -121,14 +140,15 @@ class Preparation:
         """(what replays it, the error of its answers)"""
         layout, options = VARIANTS[name]
         net, input = in_layout(self.model, x, precision, layout, self.device)
+        compiling = searching = contextlib.nullcontext()
         if options is None:  # cuDNN's search has the GPU to itself, and what it finds serves the compiled ones too
-            setting = turn(self.task["turns"])
+            searching = turn(self.task["turns"])
         else:  # freezing that torch.compile is given as an option comes too late: weights are inputs then, and nothing is folded
-            setting = torch._inductor.config.patch(options)
+            compiling = torch._inductor.config.patch(options)
             net = torch.compile(net, dynamic=False)
-        with setting, torch.no_grad():  # freezing does not know inference_mode
-            answers = net(input)
-            error = relative_error(answers[picked], truth)
+        with compiling, torch.no_grad():  # freezing does not know inference_mode
+            with searching:
+                error = relative_error(net(input)[picked], truth)
             return capture(lambda: net(input), self.device), error
 
     def cell(self, precision, batch):
@@ -162,6 +182,7 @@ def main(text):
     torch.set_num_threads(1)
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # all cells are kept
     preparation = Preparation(task)
+    wait_for_gpu()
     print(json.dumps({f"{p}:{n}": preparation.cell(p, n) for p, n in task["cells"]}), flush=True)
     if not sys.stdin.readline():
         return  # nobody asks any more
@@ -171,10 +192,10 @@ def main(text):
 
 
 class Contestant:
-    """The process of a network, or of JAX on it."""
+    """The process of a network, or of JAX or cuDNN on it."""
 
     def __init__(self, program, task):
-        self.arch = task["arch"]
+        self.arch, self.built = task["arch"], False  # built: it uses the GPU from now on
         self.process = subprocess.Popen(
             [sys.executable, "-m", program, json.dumps(task)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True, env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(
@@ -195,11 +216,22 @@ class Contestant:
         except queue.Empty:
             return None
 
-    def times(self):
-        """cell -> variant -> milliseconds"""
+    def look(self):
+        """Sees whether it has found all, and lets it use the GPU when it wants to."""
+        if self.found is None:
+            self.found = self.said(0.05)
+            if self.found and "built" in self.found:
+                self.found, self.built = None, True
+                self.go()
+
+    def go(self):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
+
+    def times(self):
+        """cell -> variant -> milliseconds"""
+        self.go()
         times = self.said(60)
         self.stop()
         return times or {}

@@ -137,6 +137,8 @@ def main(text):
     calls = {}
     with tempfile.TemporaryDirectory() as folder:
         export(task["arch"], f"{folder}/model.onnx")
+        print(json.dumps({"built": True}), flush=True)
+        sys.stdin.readline()  # the GPU is free
         for precision, batch in task["cells"]:
             matmul = {"fp32": "highest", "tf32": "tensorfloat32"}.get(precision, "default")
             with jax.default_matmul_precision(matmul):
