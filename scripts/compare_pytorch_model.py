@@ -25,19 +25,17 @@ Needs PyTorch and torchvision, timm for its networks, nvidia-cudnn-frontend for 
 """
 
 import argparse
-import fcntl
 import json
 import math
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 try:
-    from race.contestant import DTYPES, VARIANTS, Contestant, turn
+    from race.contestant import DTYPES, VARIANTS, Bench, Contestant, turn, wait_until_loaded
     from race.networks import MANY, others
 except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
@@ -128,7 +126,7 @@ class Waiting:
             while self.ready and self.seconds_left() > 0:
                 now = [arch for arch in self.a.arch if arch in self.ready][:TIMED_AT_ONCE]
                 facts = {arch: facts_of(self.ready[arch]) for arch in now}
-                benches = {(arch, cell): Bench(self.a, f["file"], *cell.split(":"))
+                benches = {(arch, cell): Bench(self.a.lamina, f["file"], self.a.device, self.a.seconds, *cell.split(":"))
                            for arch in now for cell, f in facts[arch].items() if "file" in f}
                 wait_until_loaded(benches.values())
                 for arch in now:
@@ -153,39 +151,6 @@ class Waiting:
     def stop(self):
         for contestant in sum([some for some, _ in self.preparing.values()], []) + sum(self.ready.values(), []):
             contestant.stop()
-
-
-class Bench:
-    """A `lamina bench model` that loads and compiles its network and then waits for its turn."""
-
-    def __init__(self, a, file, precision, batch):
-        self.lock = tempfile.NamedTemporaryFile()
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
-        self.process = subprocess.Popen(
-            [a.lamina, "bench", "model", "--model", file, "--device", a.device, "--precision", precision, "--batch", batch, "--seconds",
-             str(a.seconds), "--turns", self.lock.name, "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-
-    def processor_time(self):
-        """In ticks; 0 when it has ended."""
-        try:
-            return sum(map(int, Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
-        except OSError:
-            return 0
-
-    def time(self):
-        fcntl.flock(self.lock, fcntl.LOCK_UN)
-        out, said = self.process.communicate()
-        if self.process.returncode:
-            raise RuntimeError(f"lamina bench model: {' '.join(said.split())}")
-        return json.loads(out[out.index("{"):])
-
-
-def wait_until_loaded(benches):
-    """Until they do no more: all wait for their turns then, or have failed."""
-    before, end = -1, time.monotonic() + 60
-    while (now := sum(bench.processor_time() for bench in benches)) != before and time.monotonic() < end:
-        before = now
-        time.sleep(0.3)
 
 
 def facts_of(contestants):

@@ -1,6 +1,6 @@
 """A network's process in compare_pytorch_model.py: exports it, waits until it may use the GPU, checks Lamina's answers,
-captures PyTorch's variants, says what it found, and times those when it is told to; and how any PyTorch network is captured
-and timed."""
+captures PyTorch's variants, says what it found, and times those when it is told to; how any PyTorch network is captured and
+timed; and the process that times Lamina."""
 
 import contextlib
 import copy
@@ -12,6 +12,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -57,7 +58,7 @@ def time_replays(replay, seconds, device="cuda"):
     """Median milliseconds of a replay."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2)) if device == "cuda" else (None, None)
     samples, spent = [], 0.0
-    while len(samples) < 20 or spent < seconds * 1e3:
+    while len(samples) < 6 or spent < seconds * 1e3 or len(samples) < 20 and spent < seconds * 1e4:
         if device == "cpu":
             begun = time.perf_counter()
             replay()
@@ -243,6 +244,39 @@ class Contestant:
     def stop(self):
         self.signal(signal.SIGKILL)
         self.process.wait()
+
+
+class Bench:
+    """A `lamina bench model` that loads and compiles its network and then waits for its turn."""
+
+    def __init__(self, lamina, file, device, seconds, precision, batch):
+        self.lock = tempfile.NamedTemporaryFile()
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.process = subprocess.Popen(
+            [lamina, "bench", "model", "--model", file, "--device", device, "--precision", precision, "--batch", batch, "--seconds",
+             str(seconds), "--turns", self.lock.name, "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+
+    def processor_time(self):
+        """In ticks; 0 when it has ended."""
+        try:
+            return sum(map(int, Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+        except OSError:
+            return 0
+
+    def time(self):
+        fcntl.flock(self.lock, fcntl.LOCK_UN)
+        out, said = self.process.communicate()
+        if self.process.returncode:
+            raise RuntimeError(f"lamina bench model: {' '.join(said.split())}")
+        return json.loads(out[out.index("{"):])
+
+
+def wait_until_loaded(benches):
+    """Until they do no more: all wait for their turns then, or have failed."""
+    before, end = -1, time.monotonic() + 60
+    while (now := sum(bench.processor_time() for bench in benches)) != before and time.monotonic() < end:
+        before = now
+        time.sleep(0.3)
 
 
 if __name__ == "__main__":
