@@ -4,7 +4,7 @@ the ratios.
 
     scripts/compare_pytorch_model.py --lamina build/release/bin/lamina
     scripts/compare_pytorch_model.py --arch many --batch 1,32 --precision fp16 --variants graph,frozen --limit 450 --results gpu.json --steps steps.txt
-    scripts/compare_pytorch_model.py --arch others --batch 1,32 --precision fp16 --variants graph --seconds 0.05 --limit 300 --results others.json
+    scripts/compare_pytorch_model.py --arch others --batch 1,32 --precision fp16 --variants graph --search 3 --seconds 0.05 --limit 545 --results others.json
     scripts/compare_pytorch_model.py --arch resnet50,vgg16,mobilenet_v2,convnext_tiny --batch 1,32 --precision fp16 --variants graph,frozen,cudnn
     scripts/compare_pytorch_model.py --results gpu.json --table
 
@@ -17,7 +17,7 @@ included). Lamina's input and output are f32 in every precision. Times are media
 --variants: PyTorch as it is, channels last (graph) or not (graph_nchw), and by torch.compile, plain (nhwc, nchw), with
 Inductor's "freezing" (frozen) and max-autotune as well (autotune), which in a CUDA graph is mode="reduce-overhead" without
 the Python around it; JAX (jax), timed as calls one after another; and cuDNN's graph API (cudnn: race/cudnn_contestant.py).
-Each network has a process of its own, or each of its batches, which exports, checks the answers and compiles. --together of
+Each network has a process of its own, or each variant at each batch where there are cores for that, which exports, checks the answers and compiles. --together of
 them do so at once, and as soon as half as many are ready these are timed, one after another, while those stand still that
 use the GPU by then.
 
@@ -35,7 +35,8 @@ import time
 from pathlib import Path
 
 try:
-    from race.contestant import DTYPES, VARIANTS, Bench, Contestant, turn, wait_until_loaded
+    from race.contestant import DTYPES, VARIANTS, Contestant, turn
+    from race.lamina_bench import Bench, wait_until_loaded
     from race.networks import MANY, others
 except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
@@ -58,6 +59,7 @@ def parse_arguments():
                         help=f"who takes part beside Lamina, of {','.join([*VARIANTS, *PROGRAMS])}; '' is nobody (default: the first five)")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu is to try this out")
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each")
+    parser.add_argument("--search", type=int, default=10, metavar="K", help="plans of cuDNN that PyTorch tries for a convolution")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds for everything: rows that are missing then are left out")
     parser.add_argument("--compile-limit", type=float, default=150, help="seconds that preparing a network may take")
     parser.add_argument("--together", type=int, default=os.cpu_count(), metavar="K", help="networks that are prepared at once")
@@ -82,10 +84,11 @@ class Waiting:
         failed = {row["arch"] for row in rows if row["failed"]}
         self.left = [self.task(arch, folder) for arch in sorted(a.arch, key=failed.__contains__) if cells_to_measure(a, arch, rows)]
         self.preparing, self.ready = {}, {}  # arch -> [Contestant, ...], and since when
+        self.idle = []  # Contestants that are done with theirs
 
     def task(self, arch, folder):
         return {"arch": arch, "cells": cells_to_measure(self.a, arch, self.rows), "folder": folder, "turns": self.turns,
-                "lamina": os.path.abspath(self.a.lamina), "device": self.a.device, "seconds": self.a.seconds}
+                "lamina": os.path.abspath(self.a.lamina), "device": self.a.device, "seconds": self.a.seconds, "search": self.a.search}
 
     def seconds_left(self):
         return self.begun + self.a.limit - time.monotonic()
@@ -94,10 +97,14 @@ class Waiting:
         while self.left and len(self.preparing) < self.a.together:
             task = self.left.pop(0)
             mine = [name for name in self.a.variants if name in VARIANTS]
-            programs = ["race.contestant", *(PROGRAMS[name] for name in self.a.variants if name in PROGRAMS)]
-            tasks = [task | {"variants": mine, "cells": cells} for cells in (
-                [task["cells"]] if len(self.a.arch) * len(task["cells"]) > self.a.together else [[cell] for cell in task["cells"]])]
-            some = [Contestant(program, task) for task in tasks for program in programs]
+            alone = len(self.a.arch) * len(task["cells"]) <= self.a.together  # there are cores for each variant of each cell
+            cells = [[cell] for cell in task["cells"]] if alone else [task["cells"]]
+            names = [[name] for name in mine] if alone and mine else [mine]
+            task["until"] = time.monotonic() + 0.8 * self.a.compile_limit
+            some = [(self.idle.pop() if self.idle else Contestant("race.contestant")).begin(
+                        task | {"cells": c, "variants": n, "check": n is names[0]}) for c in cells for n in names]
+            some += [Contestant(PROGRAMS[name]).begin(task | {"cells": c, "variants": [name]})
+                     for name in self.a.variants if name in PROGRAMS for c in cells]
             self.preparing[task["arch"]] = some, time.monotonic()
 
     def look(self):
@@ -108,12 +115,10 @@ class Waiting:
                 contestant.look()
             if late or all(c.found is not None for c in some):
                 del self.preparing[arch]
-                self.ready[arch] = [c for c in some if c.found]
+                self.ready[arch] = some
                 for contestant in some:
                     if not contestant.found:
-                        print(f"  {arch}: {'not prepared in time' if contestant.found is None else 'cannot be prepared'}",
-                              file=sys.stderr, flush=True)
-                        contestant.stop()
+                        contestant.gives_up("not prepared in time" if contestant.found is None else "cannot be prepared")
 
     def time_ready(self):
         """Times all that are ready, while others that use the GPU stand still."""
@@ -131,7 +136,9 @@ class Waiting:
                 wait_until_loaded(benches.values())
                 for arch in now:
                     if self.seconds_left() > 0:
-                        race(self.a, arch, facts[arch], benches, self.ready.pop(arch), self.rows)
+                        some = self.ready.pop(arch)
+                        race(self.a, arch, facts[arch], benches, some, self.rows)
+                        self.idle += [c for c in some if c.program == "race.contestant" and c.process.poll() is None]
                 for bench in benches.values():
                     bench.process.kill()
             for contestant in others:
@@ -149,7 +156,7 @@ class Waiting:
                 self.time_ready()
 
     def stop(self):
-        for contestant in sum([some for some, _ in self.preparing.values()], []) + sum(self.ready.values(), []):
+        for contestant in sum([some for some, _ in self.preparing.values()], []) + sum(self.ready.values(), []) + self.idle:
             contestant.stop()
 
 
@@ -268,7 +275,7 @@ def main():
         write_steps(a.steps, rows)
     missing = [f"{arch} {p} N = {n}" for arch in a.arch for p, n in cells_to_measure(a, arch, rows)] if not a.table else []
     if missing:
-        print("not measured: " + ", ".join(missing))
+        print(f"not measured, or not whole: {len(missing)} cells: {', '.join(missing)[:300]}")
     print(f"took {time.monotonic() - begun:.0f} s")
     if any(wrong(row) for row in rows):
         sys.exit("compare_pytorch_model.py: results disagree")

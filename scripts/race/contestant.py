@@ -1,10 +1,11 @@
-"""A network's process in compare_pytorch_model.py: exports it, waits until it may use the GPU, checks Lamina's answers,
-captures PyTorch's variants, says what it found, and times those when it is told to; how any PyTorch network is captured and
-timed; and the process that times Lamina."""
+"""A process of compare_pytorch_model.py, for one network after another: exports it, waits until it may use the GPU, checks Lamina's answers,
+captures PyTorch's variants, says what it found, and times those when it is told to; and how any PyTorch network is captured and
+timed."""
 
 import contextlib
 import copy
 import fcntl
+import gc
 import json
 import os
 import queue
@@ -12,7 +13,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -103,7 +103,9 @@ class Preparation:
         self.stem = f"{task['folder']}/{task['arch'].replace(':', '.')}-{os.getpid()}"
         self.files = {}  # batch, or None for any -> the network as ONNX, or what the exporter said
         self.captured = {}  # cell -> variant -> what replays it
-        self.file_of(None)
+        if task["check"]:
+            with contextlib.suppress(Exception):
+                self.file_of(None)
 
     def file_of(self, batch):
         if batch not in self.files:
@@ -162,7 +164,8 @@ class Preparation:
             truth = copy.deepcopy(self.model).to(self.device).double()(x[picked].to(self.device).double()).cpu()
         set_precision(precision)
         try:
-            found["file"], found["error"] = self.lamina(x, precision, picked, truth)
+            if self.task["check"]:
+                found["file"], found["error"] = self.lamina(x, precision, picked, truth)
         except Exception as error:  # noqa: BLE001
             found["failed"]["lamina"] = one_line(error)
         replays = self.captured[f"{precision}:{batch}"] = {}
@@ -178,31 +181,46 @@ def relative_error(answers, truth):
     return ((answers.cpu().double() - truth).norm() / truth.norm()).item()
 
 
-def main(text):
-    task = json.loads(text)
-    torch.set_num_threads(1)
-    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # all cells are kept
+def take_part(task):
+    torch.backends.cudnn.benchmark_limit = task["search"]
     preparation = Preparation(task)
     wait_for_gpu()
     print(json.dumps({f"{p}:{n}": preparation.cell(p, n) for p, n in task["cells"]}), flush=True)
     if not sys.stdin.readline():
-        return  # nobody asks any more
+        sys.exit()  # nobody asks any more
     with torch.no_grad():  # on a CPU a replay is a call, which is compiled again where that differs
         print(json.dumps({cell: {name: time_replays(replay, task["seconds"], task["device"]) for name, replay in replays.items()}
                           for cell, replays in preparation.captured.items()}), flush=True)
 
 
-class Contestant:
-    """The process of a network, or of JAX or cuDNN on it."""
+def main():
+    """A task a line: libraries and the GPU's context serve one after another."""
+    torch.set_num_threads(1)
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # all cells are kept
+    for line in sys.stdin:
+        take_part(json.loads(line))
+        torch._dynamo.reset()
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
-    def __init__(self, program, task):
-        self.arch, self.built = task["arch"], False  # built: it uses the GPU from now on
+
+class Contestant:
+    """A process that takes part with one network after another, or JAX's or cuDNN's with one."""
+
+    def __init__(self, program):
+        self.program = program
         self.process = subprocess.Popen(
-            [sys.executable, "-m", program, json.dumps(task)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True, env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(
                 [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])))
-        self.lines, self.found = queue.Queue(), None
+        self.lines = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
+
+    def begin(self, task):
+        self.task, self.found, self.built = task, None, False  # built: it uses the GPU from now on
+        self.tell(json.dumps(task))
+        return self
 
     def read(self):
         for line in self.process.stdout:
@@ -223,18 +241,24 @@ class Contestant:
             self.found = self.said(0.05)
             if self.found and "built" in self.found:
                 self.found, self.built = None, True
-                self.go()
+                self.tell("go")
 
-    def go(self):
+    def gives_up(self, why):
+        self.stop()
+        names = self.task["variants"] + ["lamina"] * self.task.get("check", False)
+        self.found = {f"{p}:{n}": {"failed": {name: why for name in names}} for p, n in self.task["cells"]}
+
+    def tell(self, line):
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write("go\n")
+            self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
     def times(self):
         """cell -> variant -> milliseconds"""
-        self.go()
+        self.tell("go")
         times = self.said(60)
-        self.stop()
+        if not times:
+            self.stop()
         return times or {}
 
     def signal(self, number):
@@ -246,38 +270,5 @@ class Contestant:
         self.process.wait()
 
 
-class Bench:
-    """A `lamina bench model` that loads and compiles its network and then waits for its turn."""
-
-    def __init__(self, lamina, file, device, seconds, precision, batch):
-        self.lock = tempfile.NamedTemporaryFile()
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
-        self.process = subprocess.Popen(
-            [lamina, "bench", "model", "--model", file, "--device", device, "--precision", precision, "--batch", batch, "--seconds",
-             str(seconds), "--turns", self.lock.name, "--json", "-"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
-
-    def processor_time(self):
-        """In ticks; 0 when it has ended."""
-        try:
-            return sum(map(int, Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
-        except OSError:
-            return 0
-
-    def time(self):
-        fcntl.flock(self.lock, fcntl.LOCK_UN)
-        out, said = self.process.communicate()
-        if self.process.returncode:
-            raise RuntimeError(f"lamina bench model: {' '.join(said.split())}")
-        return json.loads(out[out.index("{"):])
-
-
-def wait_until_loaded(benches):
-    """Until they do no more: all wait for their turns then, or have failed."""
-    before, end = -1, time.monotonic() + 60
-    while (now := sum(bench.processor_time() for bench in benches)) != before and time.monotonic() < end:
-        before = now
-        time.sleep(0.3)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

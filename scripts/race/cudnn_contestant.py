@@ -3,7 +3,7 @@ one graph of cuDNN's: with its bias, the residual that is added and the activati
 all plans of heuristics A and fallback the fastest is taken, PyTorch's own convolution among them; what cuDNN cannot fuse, and
 all else, is PyTorch's. The network is one CUDA graph.
 
-Plans are built and timed for SEARCH seconds: first those that the heuristics put first for every convolution, then the second
+Plans are built and timed until most of --compile-limit is over: first those that the heuristics put first for every convolution, then the second
 ones, and so on. The GPU is held while a plan is timed. Needs nvidia-cudnn-frontend.
 """
 
@@ -21,9 +21,10 @@ from race.contestant import capture, in_layout, one_line, relative_error, set_pr
 from race.fused_convolutions import Convolution, fuse, plain
 from race.networks import build, image_shape
 
-SEARCH, WORKSPACE = 25, 256 << 20
+WORKSPACE = 256 << 20
 TOLERANCE = 2e-2
 X, W, B, R, Y = range(1, 6)  # names of tensors
+KEPT = []  # the first graph, whose memory is that of all
 FUSED = ["convolution", "+ bias", "+ bias, residual, activation"]
 
 def strides(shape):
@@ -145,9 +146,11 @@ def milliseconds(call, hopeless=math.inf, calls=8):
     if (single := min(once(call), once(call))) > hopeless + 0.2:  # launches take a part of that
         return single
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=KEPT[0].pool() if KEPT else None):
         for _ in range(calls):
             call()
+    if not KEPT:
+        KEPT.append(graph)
     return min([once(graph.replay) for _ in range(5)][1:]) / calls
 
 
@@ -167,11 +170,10 @@ def kinds_of(net, x):
     return list(kinds.values())
 
 
-def search(kinds, lock):
+def search(kinds, lock, until):
     """Gives every kind's modules what is fastest."""
     import cudnn
     handle, space = cudnn.create_handle(), torch.empty(WORKSPACE, dtype=torch.uint8, device="cuda")
-    end = time.monotonic() + SEARCH
     for kind in kinds:
         with turn(lock):
             truth = plain(kind.module, kind.x, kind.other)
@@ -182,7 +184,7 @@ def search(kinds, lock):
     for rank in range(max((plans for kind in kinds for _, plans in kind.graphs), default=0)):
         for kind in kinds:
             for graph, plans in kind.graphs:
-                if rank < plans and (rank == 0 or time.monotonic() < end):
+                if rank < plans and time.monotonic() < until:
                     kind.try_plan(graph, rank, space, lock)
                     tried += 1
     for kind in kinds:
@@ -206,16 +208,17 @@ def cell(task, model, precision, batch):
     net, x = in_layout(fuse(model), x, precision, "NHWC", "cuda")
     with turn(task["turns"]):  # PyTorch's search
         kinds = kinds_of(net, x)
-    notes = search(kinds, task["turns"])
+    notes = search(kinds, task["turns"], task["until"])
     error = relative_error(net(x)[picked], truth)
     if not error < TOLERANCE:
         raise RuntimeError(f"relative error {error:.1e}; {notes}")
     return capture(lambda: net(x)), error, notes
 
 
-def main(text):
-    task = json.loads(text)
+def main():
+    task = json.loads(sys.stdin.readline())
     torch.set_num_threads(1)
+    torch.backends.cudnn.benchmark_limit = task["search"]
     model = build(task["arch"])
     wait_for_gpu()
     found, replays = {}, {}
@@ -233,4 +236,4 @@ def main(text):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -132,8 +132,8 @@ def network(path, dtype):
     return call, {k: jnp.asarray(v, dtype) for k, v in constants.items() if v.dtype.kind == "f" and v.ndim and k not in norms}
 
 
-def main(text):
-    task = json.loads(text)
+def main():
+    task = json.loads(sys.stdin.readline())
     calls = {}
     with tempfile.TemporaryDirectory() as folder:
         export(task["arch"], f"{folder}/model.onnx")
@@ -163,4 +163,4 @@ def time_calls(compiled, weights, x, seconds):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
