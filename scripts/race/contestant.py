@@ -1,6 +1,6 @@
-"""A process of compare_pytorch_model.py, for one network after another: exports it, waits until it may use the GPU, checks Lamina's answers,
-captures PyTorch's variants, says what it found, and times those when it is told to; and how any PyTorch network is captured and
-timed."""
+"""A process of compare_pytorch_model.py, for one network after another: exports it, waits until it may use the GPU, checks
+Lamina's answers, captures PyTorch's variants, says what it found, and times those when it is told to; and how any PyTorch
+network is captured and timed."""
 
 import contextlib
 import copy
