@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Races Lamina on a CPU against ONNX Runtime, OpenVINO and PyTorch, where installed: any network of torchvision or timm.
+"""Races Lamina on a CPU against ONNX Runtime, OpenVINO, PyTorch and ncnn, where installed: any network of torchvision or timm.
 
     scripts/compare_cpu_peers.py --lamina build/release/bin/lamina --networks resnet50,mobilenet_v2 --batch 1,8
     scripts/compare_cpu_peers.py --networks timm:convnextv2_atto --precision fp32,bf16 --results cpu.json
@@ -12,7 +12,7 @@ best round: on a machine that others use, the fairest figure there is. A row is 
 measured, and rows that are there already are not measured again. --memory prints a table of memory instead of times: the most that each
 process had resident, less what it had before it opened the network, weights in files that it mapped included. ONNX Runtime and OpenVINO run with the latency settings
 of their manuals; OpenVINO's bf16 is what it takes by default where the processor has it; PyTorch is frozen (prepacked
-oneDNN weights), in bf16 under autocast. int8 is the file that ONNX Runtime's quantize_static makes of the network (QDQ), the
+oneDNN weights), in bf16 under autocast; ncnn (one image) has what pnnx makes of the network. int8 is the file that ONNX Runtime's quantize_static makes of the network (QDQ), the
 rest of which is f32 in all engines. Never needed to build, run or test Lamina.
 """
 
@@ -30,7 +30,7 @@ import warnings
 from race.networks import NETWORKS, build, export, image_shape, quantize
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch"], "bf16": ["lamina", "openvino", "pytorch"],
+ENGINES = {"fp32": ["lamina", "onnxruntime", "openvino", "pytorch", "ncnn"], "bf16": ["lamina", "openvino", "pytorch", "ncnn"],
            "int8": ["lamina", "onnxruntime", "openvino"]}
 # Codes that another order of operations rounds to a neighbour change many of a random network's.
 TOLERANCE = {"fp32": 1e-4, "bf16": 1e-1, "int8": 3e-1}  # of the largest answer, beside Lamina's fp32
@@ -82,6 +82,30 @@ def pytorch_call(options, x):
     return call
 
 
+def ncnn_call(options, x):
+    import ncnn
+    import numpy as np
+    import pnnx
+    import torch
+    if len(x) > 1:
+        sys.exit("ncnn takes one image")
+    with tempfile.TemporaryDirectory() as folder:
+        with torch.no_grad():
+            pnnx.export(build(options.network), f"{folder}/x.pt", torch.from_numpy(x), check_trace=False, fp16=False)
+        net = ncnn.Net()
+        net.opt.num_threads = options.threads
+        net.opt.use_vulkan_compute = net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
+        net.opt.use_bf16_storage = net.opt.use_bf16_packed = options.precision == "bf16"
+        if net.load_param(f"{folder}/x.ncnn.param") or net.load_model(f"{folder}/x.ncnn.bin"):
+            sys.exit("ncnn cannot load what pnnx wrote")
+
+    def call():
+        extractor = net.create_extractor()
+        extractor.input("in0", ncnn.Mat(x[0]))
+        return np.array(extractor.extract("out0")[1])
+    return call
+
+
 def peak_resident():
     """The most bytes that this process has had in memory."""
     return int(re.search(r"VmHWM:\s*(\d+) kB", open("/proc/self/status").read())[1]) << 10
@@ -93,7 +117,7 @@ def child(options):
     __import__({"pytorch": "torch"}.get(options.engine, options.engine))
     x = pictures(options.network, options.batch)
     before = peak_resident()
-    call = {"onnxruntime": onnxruntime_call, "openvino": openvino_call, "pytorch": pytorch_call}[options.engine](options, x)
+    call = {"onnxruntime": onnxruntime_call, "openvino": openvino_call, "pytorch": pytorch_call, "ncnn": ncnn_call}[options.engine](options, x)
     np.save(options.answer, np.array(call()))
     for _ in range(2):
         call()
@@ -172,8 +196,8 @@ def table(results, measured):
     """Markdown: a line for each network, batch and precision. `measured`: ms or bytes."""
     print(f"{results['machine']}\n")
     unit, scale = ("ms", 1) if measured == "ms" else ("MB", 1e-6)
-    print(f"| network | N | precision | Lamina, {unit} | ONNX Runtime | OpenVINO | PyTorch | Lamina : best |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"| network | N | precision | Lamina, {unit} | ONNX Runtime | OpenVINO | PyTorch | ncnn | Lamina : best |")
+    print("|---|---|---|---|---|---|---|---|---|")
     done = []
     for row in results["rows"]:
         if any(same(row, other) for other in done):
@@ -181,7 +205,7 @@ def table(results, measured):
         done.append(row)
         found = {r["engine"]: r[measured] * scale for r in results["rows"] if same(row, r) and measured in r and "why" not in r}
         peers = [value for engine, value in found.items() if engine != "lamina"]
-        cells = [f"{found[e]:.2f}" if e in found else "–" for e in ("lamina", "onnxruntime", "openvino", "pytorch")]
+        cells = [f"{found[e]:.2f}" if e in found else "–" for e in ENGINES["fp32"]]
         ratio = f"{found['lamina'] / min(peers):.2f}" if peers and "lamina" in found else "–"
         print(f"| {row['network']} | {row['batch']} | {row['precision']} | {' | '.join(cells)} | {ratio} |")
 

@@ -4,20 +4,24 @@ the ratios.
 
     scripts/compare_pytorch_model.py --lamina build/release/bin/lamina
     scripts/compare_pytorch_model.py --arch many --batch 1,32 --precision fp16 --variants graph,frozen --limit 450 --results gpu.json --steps steps.txt
+    scripts/compare_pytorch_model.py --arch others --batch 1,32 --precision fp16 --variants graph --search 3 --seconds 0.05 --limit 545 --results others.json
+    scripts/compare_pytorch_model.py --arch resnet50,vgg16,mobilenet_v2,convnext_tiny --batch 1,32 --precision fp16 --variants graph,frozen,cudnn
     scripts/compare_pytorch_model.py --results gpu.json --table
 
 Any network of torchvision or timm, with initial weights from a fixed seed, exported to ONNX on the spot; "many" are the
-some forty of race/networks.py. A row is written to --results as soon as it is measured, and rows that are there already
+some forty of race/networks.py, "others" what coverage.py has beside them, in an order that makes those that a --limit leaves
+a fair sample. A row is written to --results as soon as it is measured, and rows that are there already
 and complete are not measured again. PyTorch runs in a CUDA graph, with cudnn.benchmark on, in 16 bits for fp16 and bf16 (input
 included). Lamina's input and output are f32 in every precision. Times are medians of one call, inputs on the device.
 
 --variants: PyTorch as it is, channels last (graph) or not (graph_nchw), and by torch.compile, plain (nhwc, nchw), with
 Inductor's "freezing" (frozen) and max-autotune as well (autotune), which in a CUDA graph is mode="reduce-overhead" without
-the Python around it; and JAX (jax), timed as calls one after another. Each network has a process of its own, which exports,
-checks the answers and compiles. --together of them do so at once, and as soon as so many are ready these are timed, one
-after another, while the others stand still.
+the Python around it; JAX (jax), timed as calls one after another; and cuDNN's graph API (cudnn: race/cudnn_contestant.py).
+Each network has a process of its own, or each variant at each batch where there are cores for that, which exports, checks the answers and compiles. --together of
+them do so at once, and as soon as half as many are ready these are timed, one after another, while those stand still that
+use the GPU by then.
 
-Needs PyTorch and torchvision, timm for its networks. Never needed to build, run or test Lamina.
+Needs PyTorch and torchvision, timm for its networks, nvidia-cudnn-frontend for cudnn. Never needed to build, run or test Lamina.
 """
 
 import argparse
@@ -25,7 +29,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,10 +36,14 @@ from pathlib import Path
 
 try:
     from race.contestant import DTYPES, VARIANTS, Contestant, turn
-    from race.networks import MANY
+    from race.lamina_bench import Bench, wait_until_loaded
+    from race.networks import MANY, others
 except ImportError as error:
     sys.exit(f"compare_pytorch_model.py: {error}")
 
+# Variants that have a process of their own.
+PROGRAMS = {"jax": "race.jax_contestant", "cudnn": "race.cudnn_contestant"}
+TIMED_AT_ONCE = 8  # networks that Lamina has loaded while others wait for their turn
 # Relative L2 error of the answers; or twice what PyTorch itself has, in networks that are more chaotic than most.
 TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}
 
@@ -44,14 +51,15 @@ TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 5e-3, "bf16": 4e-2}
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default="build/release/bin/lamina", help="the lamina command")
-    parser.add_argument("--arch", type=lambda t: MANY if t == "many" else t.split(","), default=["alexnet"],
-                        help="names of torchvision, or timm:NAME; or many")
+    parser.add_argument("--arch", type=lambda t: {"many": lambda: MANY, "others": others}.get(t, lambda: t.split(","))(),
+                        default=["alexnet"], help="names of torchvision, or timm:NAME; or many, or others")
     parser.add_argument("--batch", type=lambda t: [int(n) for n in t.split(",")], default=[1, 8, 32, 256])
     parser.add_argument("--precision", type=lambda t: t.split(","), default=list(DTYPES))
     parser.add_argument("--variants", type=lambda t: t.split(",") if t else [], default=["graph_nchw", "graph", "nchw", "nhwc", "frozen"],
-                        help=f"who takes part beside Lamina, of {','.join(VARIANTS)},jax; '' is nobody (default: the first five)")
+                        help=f"who takes part beside Lamina, of {','.join([*VARIANTS, *PROGRAMS])}; '' is nobody (default: the first five)")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu is to try this out")
     parser.add_argument("--seconds", type=float, default=0.3, help="how long to measure each")
+    parser.add_argument("--search", type=int, default=10, metavar="K", help="plans of cuDNN that PyTorch tries for a convolution")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds for everything: rows that are missing then are left out")
     parser.add_argument("--compile-limit", type=float, default=150, help="seconds that preparing a network may take")
     parser.add_argument("--together", type=int, default=os.cpu_count(), metavar="K", help="networks that are prepared at once")
@@ -73,12 +81,14 @@ class Waiting:
     def __init__(self, a, folder, rows):
         self.a, self.rows, self.turns = a, rows, f"{folder}/turns"
         self.begun = time.monotonic()
-        self.left = [self.task(arch, folder) for arch in a.arch if cells_to_measure(a, arch, rows)]
+        failed = {row["arch"] for row in rows if row["failed"]}
+        self.left = [self.task(arch, folder) for arch in sorted(a.arch, key=failed.__contains__) if cells_to_measure(a, arch, rows)]
         self.preparing, self.ready = {}, {}  # arch -> [Contestant, ...], and since when
+        self.idle = []  # Contestants that are done with theirs
 
     def task(self, arch, folder):
         return {"arch": arch, "cells": cells_to_measure(self.a, arch, self.rows), "folder": folder, "turns": self.turns,
-                "lamina": os.path.abspath(self.a.lamina), "device": self.a.device, "seconds": self.a.seconds}
+                "lamina": os.path.abspath(self.a.lamina), "device": self.a.device, "seconds": self.a.seconds, "search": self.a.search}
 
     def seconds_left(self):
         return self.begun + self.a.limit - time.monotonic()
@@ -86,10 +96,15 @@ class Waiting:
     def start(self):
         while self.left and len(self.preparing) < self.a.together:
             task = self.left.pop(0)
-            mine = [name for name in self.a.variants if name != "jax"]
-            some = [Contestant("race.contestant", task | {"variants": mine})]
-            if "jax" in self.a.variants:
-                some.append(Contestant("race.jax_contestant", task))
+            mine = [name for name in self.a.variants if name in VARIANTS]
+            alone = len(self.a.arch) * len(task["cells"]) <= self.a.together  # there are cores for each variant of each cell
+            cells = [[cell] for cell in task["cells"]] if alone else [task["cells"]]
+            names = [[name] for name in mine] if alone and mine else [mine]
+            task["until"] = time.monotonic() + 0.8 * self.a.compile_limit
+            some = [(self.idle.pop() if self.idle else Contestant("race.contestant")).begin(
+                        task | {"cells": c, "variants": n, "check": n is names[0]}) for c in cells for n in names]
+            some += [Contestant(PROGRAMS[name]).begin(task | {"cells": c, "variants": [name]})
+                     for name in self.a.variants if name in PROGRAMS for c in cells]
             self.preparing[task["arch"]] = some, time.monotonic()
 
     def look(self):
@@ -97,28 +112,35 @@ class Waiting:
         for arch, (some, since) in list(self.preparing.items()):
             late = time.monotonic() - since > self.a.compile_limit
             for contestant in some:
-                if contestant.found is None:
-                    contestant.found = contestant.said(0.05)
+                contestant.look()
             if late or all(c.found is not None for c in some):
                 del self.preparing[arch]
-                self.ready[arch] = [c for c in some if c.found]
+                self.ready[arch] = some
                 for contestant in some:
                     if not contestant.found:
-                        print(f"  {arch}: {'not prepared in time' if contestant.found is None else 'cannot be prepared'}",
-                              file=sys.stderr, flush=True)
-                        contestant.stop()
+                        contestant.gives_up("not prepared in time" if contestant.found is None else "cannot be prepared")
 
     def time_ready(self):
-        """Times all that are ready, while the others stand still."""
+        """Times all that are ready, while others that use the GPU stand still."""
         print(f"  {len(self.ready)} networks are ready after {time.monotonic() - self.begun:.0f} s", flush=True)
         with turn(self.turns):
-            others = [c for some, _ in self.preparing.values() for c in some]
+            others = [c for some, _ in self.preparing.values() for c in some if c.built]
             stopped = time.monotonic()
             for contestant in others:
                 contestant.signal(signal.SIGSTOP)
-            for arch in self.a.arch:
-                if arch in self.ready and self.seconds_left() > 0:
-                    race(self.a, arch, self.ready.pop(arch), self.rows)
+            while self.ready and self.seconds_left() > 0:
+                now = [arch for arch in self.a.arch if arch in self.ready][:TIMED_AT_ONCE]
+                facts = {arch: facts_of(self.ready[arch]) for arch in now}
+                benches = {(arch, cell): Bench(self.a.lamina, f["file"], self.a.device, self.a.seconds, *cell.split(":"))
+                           for arch in now for cell, f in facts[arch].items() if "file" in f}
+                wait_until_loaded(benches.values())
+                for arch in now:
+                    if self.seconds_left() > 0:
+                        some = self.ready.pop(arch)
+                        race(self.a, arch, facts[arch], benches, some, self.rows)
+                        self.idle += [c for c in some if c.program == "race.contestant" and c.process.poll() is None]
+                for bench in benches.values():
+                    bench.process.kill()
             for contestant in others:
                 contestant.signal(signal.SIGCONT)
             stopped = time.monotonic() - stopped
@@ -128,43 +150,44 @@ class Waiting:
         while (self.left or self.preparing or self.ready) and self.seconds_left() > 0:
             self.start()
             self.look()
-            # What is ready takes some 5 s a network.
-            full = len(self.ready) >= self.a.together or self.seconds_left() < 8 + 5 * len(self.ready)
+            # What is ready takes some 2 s a network.
+            full = len(self.ready) >= self.a.together / 2 or self.seconds_left() < 8 + 2 * len(self.ready)
             if self.ready and (full or not (self.preparing or self.left)):
                 self.time_ready()
 
     def stop(self):
-        for contestant in sum([some for some, _ in self.preparing.values()], []) + sum(self.ready.values(), []):
+        for contestant in sum([some for some, _ in self.preparing.values()], []) + sum(self.ready.values(), []) + self.idle:
             contestant.stop()
 
 
-def time_lamina(a, file, precision, batch):
-    done = subprocess.run([a.lamina, "bench", "model", "--model", file, "--device", a.device, "--precision", precision, "--batch",
-                           str(batch), "--seconds", str(a.seconds), "--json", "-"], capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        raise RuntimeError(f"lamina bench model: {' '.join(done.stderr.split())}")
-    return json.loads(done.stdout[done.stdout.index("{"):])
-
-
-def race(a, arch, contestants, rows):
-    """Prints a line for each batch and precision of a network, and adds what was measured."""
-    found = {}  # cell -> what was found while preparing
+def facts_of(contestants):
+    """cell -> what its contestants found while they prepared it"""
+    found = {}
     for contestant in contestants:
         for cell, facts in contestant.found.items():
-            found[cell] = found.get(cell, {}) | facts
+            known = found.setdefault(cell, {"errors": {}, "failed": {}})
+            for key, value in facts.items():
+                known[key] = known[key] | value if isinstance(value, dict) else value
+    return found
+
+
+def race(a, arch, found, benches, contestants, rows):
+    """Prints a line for each batch and precision of a network, and adds what was measured. found: its facts_of."""
     measured = {}
     for cell, facts in found.items():
         try:
             if "file" in facts:
-                measured[cell] = time_lamina(a, facts["file"], *cell.split(":"))
+                measured[cell] = benches[arch, cell].time()
         except RuntimeError as error:
-            facts.setdefault("failed", {})["lamina"] = str(error)[-300:]
+            facts["failed"]["lamina"] = str(error)[-300:]
     times = [contestant.times() for contestant in contestants]
     for cell, facts in found.items():
         precision, batch = cell.split(":")
         peers = {name: ms for all_cells in times for name, ms in all_cells.get(cell, {}).items()}
         row = {"arch": arch, "precision": precision, "batch": int(batch), "lamina": measured.get(cell), "pytorch": peers,
-               "error": facts.get("error"), "errors": facts.get("errors", {}), "failed": facts.get("failed", {})}
+               "error": facts.get("error"), "errors": facts["errors"], "failed": facts["failed"], "notes": facts.get("notes")}
+        if ratio(row) and ratio(row) >= 1:
+            del row["lamina"]["steps"]  # --steps is about where it loses
         rows[:] = [r for r in rows if any(r[key] != row[key] for key in ("arch", "precision", "batch"))] + [row]
         save(a, rows)
         print(line(row), flush=True)
@@ -186,8 +209,10 @@ def line(row):
     cells.append(f"{min(row['pytorch'].values()) * 1e3:10.1f}" if row["pytorch"] else f"{'-':>10}")
     cells.append(f"{ratio(row):5.2f}x" if ratio(row) else f"{'-':>6}")
     cells.append(f"{row['error']:10.1e}" if row["error"] is not None else f"{'-':>10}")
-    cells.append(min(row["pytorch"], key=row["pytorch"].get, default="-"))
-    return "  ".join(cells + ["WRONG"] * wrong(row) + [f"({name}: {said})" for name, said in row["failed"].items()])
+    peers = sorted(row["pytorch"].items(), key=lambda peer: peer[1])
+    cells.append(peers[0][0] if len(peers) == 1 else ", ".join(f"{name} {ms * 1e3:.1f}" for name, ms in peers) or "-")
+    notes = [row["notes"]] if row.get("notes") else []
+    return "  ".join(cells + ["WRONG"] * wrong(row) + [f"({name}: {said})" for name, said in row["failed"].items()] + notes)
 
 
 def save(a, rows):
@@ -238,7 +263,7 @@ def main():
             sys.exit("compare_pytorch_model.py: PyTorch sees no GPU")
         if a.device == "cuda":
             print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}")
-        print(f"{'network':24} {'':4} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  PyTorch's best", flush=True)
+        print(f"{'network':24} {'':4} {'N':>4}  {'Lamina us':>9}  {'PyTorch us':>10}  {'ratio':>6}  {'rel. error':>10}  PyTorch's, best first", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             waiting = Waiting(a, folder, rows)
             try:
@@ -250,7 +275,7 @@ def main():
         write_steps(a.steps, rows)
     missing = [f"{arch} {p} N = {n}" for arch in a.arch for p, n in cells_to_measure(a, arch, rows)] if not a.table else []
     if missing:
-        print("not measured: " + ", ".join(missing))
+        print(f"not measured, or not whole: {len(missing)} cells: {', '.join(missing)[:300]}")
     print(f"took {time.monotonic() - begun:.0f} s")
     if any(wrong(row) for row in rows):
         sys.exit("compare_pytorch_model.py: results disagree")

@@ -1,9 +1,11 @@
-"""A network's process in compare_pytorch_model.py: exports it, checks Lamina's answers, captures PyTorch's variants, says
-"ready" with what it found, and times those when it is told to; and how any PyTorch network is captured and timed."""
+"""A process of compare_pytorch_model.py, for one network after another: exports it, waits until it may use the GPU, checks
+Lamina's answers, captures PyTorch's variants, says what it found, and times those when it is told to; and how any PyTorch
+network is captured and timed."""
 
 import contextlib
 import copy
 import fcntl
+import gc
 import json
 import os
 import queue
@@ -56,7 +58,7 @@ def time_replays(replay, seconds, device="cuda"):
     """Median milliseconds of a replay."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2)) if device == "cuda" else (None, None)
     samples, spent = [], 0.0
-    while len(samples) < 20 or spent < seconds * 1e3:
+    while len(samples) < 6 or spent < seconds * 1e3 or len(samples) < 20 and spent < seconds * 1e4:
         if device == "cpu":
             begun = time.perf_counter()
             replay()
@@ -87,11 +89,34 @@ def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
+def wait_for_gpu():
+    """Says that all is done that needs no GPU, and waits while others are timed on it."""
+    print(json.dumps({"built": True}), flush=True)
+    if not sys.stdin.readline():
+        sys.exit()  # nobody asks any more
+
+
 class Preparation:
     def __init__(self, task):
         self.task, self.device = task, task["device"]
         self.model = build(task["arch"])
+        self.stem = f"{task['folder']}/{task['arch'].replace(':', '.')}-{os.getpid()}"
+        self.files = {}  # batch, or None for any -> the network as ONNX, or what the exporter said
         self.captured = {}  # cell -> variant -> what replays it
+        if task["check"]:
+            with contextlib.suppress(Exception):
+                self.file_of(None)
+
+    def file_of(self, batch):
+        if batch not in self.files:
+            self.files[batch] = f"{self.stem}-{batch or 'open'}.onnx"
+            try:
+                export(self.task["arch"], self.files[batch], self.model, batch)
+            except Exception as error:  # noqa: BLE001
+                self.files[batch] = error
+        if isinstance(self.files[batch], Exception):
+            raise self.files[batch]
+        return self.files[batch]
 
     def lamina_answers(self, file, source, precision, result):
         from safetensors.torch import load_file
@@ -104,14 +129,11 @@ class Preparation:
     def lamina(self, x, precision, picked, truth):
         """(a file that Lamina runs at this batch, the error of its answers)"""
         said = None
-        stem = f"{self.task['folder']}/{self.task['arch'].replace(':', '.')}"
-        torch.save(x, stem + ".pt")
+        torch.save(x, self.stem + ".pt")
         for batch in (None, len(x)):  # an open batch is what a network may not have been written for
-            file = f"{stem}-{batch or 'open'}.onnx"
             try:
-                if not os.path.exists(file):
-                    export(self.task["arch"], file, self.model, batch)
-                answers = self.lamina_answers(file, stem + ".pt", precision, stem + ".safetensors")
+                file = self.file_of(batch)
+                answers = self.lamina_answers(file, self.stem + ".pt", precision, self.stem + ".safetensors")
                 return file, relative_error(answers[picked], truth)
             except Exception as error:  # noqa: BLE001
                 said = one_line(error)
@@ -121,14 +143,15 @@ class Preparation:
         """(what replays it, the error of its answers)"""
         layout, options = VARIANTS[name]
         net, input = in_layout(self.model, x, precision, layout, self.device)
+        compiling = searching = contextlib.nullcontext()
         if options is None:  # cuDNN's search has the GPU to itself, and what it finds serves the compiled ones too
-            setting = turn(self.task["turns"])
+            searching = turn(self.task["turns"])
         else:  # freezing that torch.compile is given as an option comes too late: weights are inputs then, and nothing is folded
-            setting = torch._inductor.config.patch(options)
+            compiling = torch._inductor.config.patch(options)
             net = torch.compile(net, dynamic=False)
-        with setting, torch.no_grad():  # freezing does not know inference_mode
-            answers = net(input)
-            error = relative_error(answers[picked], truth)
+        with compiling, torch.no_grad():  # freezing does not know inference_mode
+            with searching:
+                error = relative_error(net(input)[picked], truth)
             return capture(lambda: net(input), self.device), error
 
     def cell(self, precision, batch):
@@ -141,7 +164,8 @@ class Preparation:
             truth = copy.deepcopy(self.model).to(self.device).double()(x[picked].to(self.device).double()).cpu()
         set_precision(precision)
         try:
-            found["file"], found["error"] = self.lamina(x, precision, picked, truth)
+            if self.task["check"]:
+                found["file"], found["error"] = self.lamina(x, precision, picked, truth)
         except Exception as error:  # noqa: BLE001
             found["failed"]["lamina"] = one_line(error)
         replays = self.captured[f"{precision}:{batch}"] = {}
@@ -157,30 +181,46 @@ def relative_error(answers, truth):
     return ((answers.cpu().double() - truth).norm() / truth.norm()).item()
 
 
-def main(text):
-    task = json.loads(text)
-    torch.set_num_threads(1)
-    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # all cells are kept
+def take_part(task):
+    torch.backends.cudnn.benchmark_limit = task["search"]
     preparation = Preparation(task)
+    wait_for_gpu()
     print(json.dumps({f"{p}:{n}": preparation.cell(p, n) for p, n in task["cells"]}), flush=True)
     if not sys.stdin.readline():
-        return  # nobody asks any more
+        sys.exit()  # nobody asks any more
     with torch.no_grad():  # on a CPU a replay is a call, which is compiled again where that differs
         print(json.dumps({cell: {name: time_replays(replay, task["seconds"], task["device"]) for name, replay in replays.items()}
                           for cell, replays in preparation.captured.items()}), flush=True)
 
 
-class Contestant:
-    """The process of a network, or of JAX on it."""
+def main():
+    """A task a line: libraries and the GPU's context serve one after another."""
+    torch.set_num_threads(1)
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 1000  # all cells are kept
+    for line in sys.stdin:
+        take_part(json.loads(line))
+        torch._dynamo.reset()
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
-    def __init__(self, program, task):
-        self.arch = task["arch"]
+
+class Contestant:
+    """A process that takes part with one network after another, or JAX's or cuDNN's with one."""
+
+    def __init__(self, program):
+        self.program = program
         self.process = subprocess.Popen(
-            [sys.executable, "-m", program, json.dumps(task)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True, env=dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(
                 [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])))
-        self.lines, self.found = queue.Queue(), None
+        self.lines = queue.Queue()
         threading.Thread(target=self.read, daemon=True).start()
+
+    def begin(self, task):
+        self.task, self.found, self.built = task, None, False  # built: it uses the GPU from now on
+        self.tell(json.dumps(task))
+        return self
 
     def read(self):
         for line in self.process.stdout:
@@ -195,13 +235,30 @@ class Contestant:
         except queue.Empty:
             return None
 
+    def look(self):
+        """Sees whether it has found all, and lets it use the GPU when it wants to."""
+        if self.found is None:
+            self.found = self.said(0.05)
+            if self.found and "built" in self.found:
+                self.found, self.built = None, True
+                self.tell("go")
+
+    def gives_up(self, why):
+        self.stop()
+        names = self.task["variants"] + ["lamina"] * self.task.get("check", False)
+        self.found = {f"{p}:{n}": {"failed": {name: why for name in names}} for p, n in self.task["cells"]}
+
+    def tell(self, line):
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+
     def times(self):
         """cell -> variant -> milliseconds"""
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write("go\n")
-            self.process.stdin.flush()
+        self.tell("go")
         times = self.said(60)
-        self.stop()
+        if not times:
+            self.stop()
         return times or {}
 
     def signal(self, number):
@@ -214,4 +271,4 @@ class Contestant:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

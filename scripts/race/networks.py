@@ -3,6 +3,8 @@ seed, as ONNX, and that in eight bits."""
 
 import os
 import warnings
+import zlib
+from pathlib import Path
 
 NETWORKS = ("alexnet vgg16 resnet18 resnet50 mobilenet_v2 mnasnet1_0 mobilenet_v3_large efficientnet_b0 resnext50_32x4d "
             "densenet121 googlenet squeezenet1_1 shufflenet_v2_x1_0 convnext_tiny deeplabv3_resnet50 vit_b_16").split()
@@ -14,6 +16,25 @@ MANY = tuple(
     "timm:hrnet_w18_small timm:tf_efficientnetv2_b0 timm:res2net50_26w_4s timm:mobilenetv4_conv_small timm:deit_tiny_patch16_224 "
     "wide_resnet50_2 regnet_x_400mf shufflenet_v2_x0_5 resnet101 mobilenet_v3_small mnasnet0_5 resnet18 resnext50_32x4d mnasnet1_0 "
     "regnet_y_1_6gf densenet121 googlenet squeezenet1_1 shufflenet_v2_x1_0 deeplabv3_resnet50".split())
+
+
+MOST_PARAMETERS = 150_000_000  # of a torchvision network that is raced
+
+
+def others():
+    """The networks of coverage.py that MANY has not, families mixed, always in the same order. coverage.py keeps the list of
+    timm's networks in build/coverage, which takes minutes to make."""
+    import coverage_models
+    import torchvision
+    cache = Path(__file__).parents[2] / "build/coverage/timm_files.json"
+    found = set()
+    for case in coverage_models.cases(("classification", "segmentation", "timm"), cache):
+        group, name = case.split("/", 1)
+        if group == "timm":
+            found.add("timm:" + name.split(":")[1])
+        elif torchvision.models.get_model_weights(name).DEFAULT.meta["num_params"] < MOST_PARAMETERS:
+            found.add(name)
+    return sorted(found - set(MANY), key=lambda name: zlib.crc32(name.encode()))
 
 
 def image_shape(name):
