@@ -43,6 +43,15 @@ struct WeightCopies {
       }
     }
   }
+
+  /// The whole weights of `steps` steps into L2.
+  __device__ __forceinline__ void prefetch(const unsigned char* source, int steps) const {
+    if (steps <= 0) return;
+#pragma unroll
+    for (int block = 0; block < groups; ++block, source += block_stride) {
+      ptx::prefetch_run(source, static_cast<std::uint32_t>(steps) * block_bytes);
+    }
+  }
 };
 
 /// The producer's way through the chains of a tile: where in the ring, and which barrier counts.
@@ -90,6 +99,8 @@ __device__ __forceinline__ int load_ahead(const Arguments& args, const Shared<T,
     filling.expect(tap);
     weights.load(shared, filling.stages.stage, source, filling.full());
   }
+  // Once, by the first of the blocks that share them.
+  if (walk.pixel_tile() == 0) weights.prefetch(source, min(span.count - ahead, steps_prefetched));
   return ahead;
 }
 
