@@ -13,6 +13,7 @@
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/pointwise_rules.h"
+#include "lamina/kernel/rules/walk.h"
 #include "lamina/tensor/activation.h"
 
 namespace lamina::cuda {
@@ -24,7 +25,7 @@ constexpr int threads = 256;
 
 __device__ inline float positive_part(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays
 
-/// output[i] = f of input[f.source(i)], for as many elements at a time as f is given.
+/// output[f.target(i)] = f of input[f.source(i)], for as many elements at a time as f is given.
 template <class T, class F>
 __global__ void __launch_bounds__(threads)
     elementwise_kernel(const T* input, T* output, std::int64_t packs, std::int64_t count, const __grid_constant__ F f) {
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(threads)
     f(values, first, ahead);
 #pragma unroll
     for (int j = 0; j < n; ++j) pack.values[j] = from_f32<T>(values[j]);
-    *reinterpret_cast<Pack<T, n>*>(output + first) = pack;
+    *reinterpret_cast<Pack<T, n>*>(output + f.target(first)) = pack;
   };
   constexpr int size = Pack<T>::size;
   const std::int64_t first = std::int64_t{blockIdx.x} * threads + threadIdx.x;
@@ -48,19 +49,37 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t i = packs * size + first; i < count; i += step) apply(std::integral_constant<int, 1>(), i);
 }
 
+/// Input and output without gaps.
+struct Dense {
+  __device__ static std::int64_t source(std::int64_t first) { return first; }
+  __device__ static std::int64_t target(std::int64_t first) { return first; }
+};
+
 /// A chain of functions, one after the other.
 template <class T>
 struct Interpreter {
   int steps = 0;
   ChainStep<float> step[max_pointwise_steps];
   const T* operands[max_pointwise_operands];
+  bool has_gaps = false;
+  Divider by_run;                                  // all are runs of so many elements
+  std::uint32_t gaps[max_pointwise_operands + 1];  // behind each run; of the output last
 
-  __device__ static std::int64_t source(std::int64_t first) { return first; }
+  __device__ std::int64_t at(int which, std::int64_t first) const {
+    if (!has_gaps) return first;
+    return first + std::int64_t{gaps[which]} * by_run.quotient(static_cast<std::uint32_t>(first));
+  }
+  __device__ std::int64_t source(std::int64_t first) const { return at(0, first); }
+  __device__ std::int64_t target(std::int64_t first) const { return at(max_pointwise_operands, first); }
 
+  template <int n>
+  __device__ Pack<T, n> load(int operand, std::int64_t first) const {
+    return *reinterpret_cast<const Pack<T, n>*>(operands[operand] + at(operand, first));
+  }
   /// Of the second operand, which most chains that have one begin with.
   template <int n>
   __device__ Pack<T, n> load(std::int64_t first) const {
-    return operands[1] == nullptr ? Pack<T, n>{} : *reinterpret_cast<const Pack<T, n>*>(operands[1] + first);
+    return operands[1] == nullptr ? Pack<T, n>{} : load<n>(1, first);
   }
 
   template <int n>
@@ -71,7 +90,7 @@ struct Interpreter {
         for (int j = 0; j < n; ++j) to[j] = number;
         return;
       }
-      const Pack<T, n> pack = operand == 1 ? second : *reinterpret_cast<const Pack<T, n>*>(operands[operand] + first);
+      const Pack<T, n> pack = operand == 1 ? second : load<n>(operand, first);
 #pragma unroll
       for (int j = 0; j < n; ++j) to[j] = to_f32(pack.values[j]);
     };
@@ -85,13 +104,11 @@ struct Interpreter {
 };
 
 /// Element i belongs to channel i / run % channels.
-struct ScaleAndShift {
+struct ScaleAndShift : Dense {
   const float* scale;  // [channels]
   const float* shift;  // [channels]
   std::int64_t run, channels;
   bool relu;
-
-  __device__ static std::int64_t source(std::int64_t first) { return first; }
 
   template <int n>
   __device__ bool load(std::int64_t) const {
@@ -110,7 +127,7 @@ struct ScaleAndShift {
 };
 
 /// The same of channels that lie side by side, whole packs of them: one division for a pack.
-struct ScaleAndShiftSideBySide {
+struct ScaleAndShiftSideBySide : Dense {
   const float* scale;  // [channels]
   const float* shift;  // [channels]
   Divider by_channels;
@@ -156,35 +173,47 @@ bool packs_take(const PointwiseChain& chain) {
   return chain.size() <= max_pointwise_steps && std::ranges::all_of(chain, is_common, &PointwiseStep::function);
 }
 
-void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
-               std::int64_t count, Stream stream) {
-  if (count == 0) return;
-  const DeviceGuard guard(device);
-  with_element_type(dtype, [&]<class T>(T*) {
-    Interpreter<T> interpreter{};
-    for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step_as<float>(step);
-    bool aligned = aligned_to_16(output);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());
-      aligned &= aligned_to_16(inputs[i].raw());
-    }
-    start<T>(inputs[0].raw(), output, count, aligned, stream, interpreter);
-  });
-}
-
 bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
   const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
   const DType dtype = p.input().format.dtype;
-  return detail::is_computable(problem, p) && p.keeps_format() && problem.compute == DType::f32 &&
-         is_activation(dtype) && p.inputs.size() <= max_pointwise_operands && std::ranges::all_of(p.inputs, whole) &&
-         packs_take(problem.chain);
+  if (!detail::is_computable(problem, p) || !p.keeps_format() || problem.compute != DType::f32 ||
+      !is_activation(dtype) || p.inputs.size() > max_pointwise_operands || !std::ranges::all_of(p.inputs, whole) ||
+      !packs_take(problem.chain)) {
+    return false;
+  }
+  if (!p.has_slices() && !p.has_strides()) return true;
+  const auto narrow = [](const View& view) { return view.alignment % 16 == 0; };
+  const auto axes = detail::broadcast_walk(p.output(), p.inputs);
+  return detail::has_runs_of(16 / static_cast<std::int64_t>(size_of(dtype)), p) && axes.size() <= 2 &&
+         p.output().shape.numel() < std::int64_t{1} << 31 && std::ranges::all_of(p.inputs, narrow) &&
+         narrow(p.output());
 }
 
 std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  return make_operator("elementwise", [chain = problem.chain, device = index(p)](Inputs inputs, Outputs outputs,
-                                                                                 const Execution& execution) {
-    pointwise(device, outputs[0].dtype(), chain, inputs, outputs[0].raw(), outputs[0].numel(), execution.stream);
-  });
+  return make_on_device(index(p), "elementwise",
+                        [chain = problem.chain, axes = detail::broadcast_walk(p.output(), p.inputs)](
+                            Inputs inputs, Outputs outputs, const Execution& execution) {
+                          with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+                            Interpreter<T> interpreter{};
+                            for (const PointwiseStep& step : chain)
+                              interpreter.step[interpreter.steps++] = step_as<float>(step);
+                            bool aligned = aligned_to_16(outputs[0].raw());
+                            for (std::size_t i = 0; i < inputs.size(); ++i) {
+                              interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());
+                              aligned &= aligned_to_16(inputs[i].raw());
+                            }
+                            if (axes.size() == 2) {
+                              const auto gap = [&](std::size_t array) {
+                                return static_cast<std::uint32_t>(axes[0].strides[array] - axes[1].extent);
+                              };
+                              interpreter.has_gaps = true, interpreter.by_run = Divider(axes[1].extent);
+                              for (std::size_t i = 0; i < inputs.size(); ++i) interpreter.gaps[i] = gap(i + 1);
+                              interpreter.gaps[max_pointwise_operands] = gap(0);
+                            }
+                            start<T>(inputs[0].raw(), outputs[0].raw(), outputs[0].numel(), aligned, execution.stream,
+                                     interpreter);
+                          });
+                        });
 }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
@@ -210,10 +239,11 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
         with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
           if (run == 1 && aligned && a.channels % Pack<T>::size == 0 && a.size() < std::int64_t{1} << 31) {
             const ScaleAndShiftSideBySide f = {
-                floats(scale), floats(shift), Divider(a.channels), static_cast<std::uint32_t>(a.channels), gap, relu};
+                {},  floats(scale), floats(shift), Divider(a.channels), static_cast<std::uint32_t>(a.channels),
+                gap, relu};
             start<T>(input, output, a.size(), true, execution.stream, f);
           } else {
-            const ScaleAndShift f = {floats(scale), floats(shift), run, a.channels, relu};
+            const ScaleAndShift f = {{}, floats(scale), floats(shift), run, a.channels, relu};
             start<T>(input, output, a.size(), aligned, execution.stream, f);
           }
         });

@@ -12,13 +12,10 @@ namespace lamina::cuda {
 
 inline constexpr int max_pointwise_steps = 8, max_pointwise_operands = 4;
 
-/// Whether `pointwise` knows these functions, which are the cheap ones: array/broadcast.cu has the others.
+/// Whether prepare_pointwise knows these functions, which are the cheap ones: array/broadcast.cu has the others.
 bool packs_take(const PointwiseChain& chain);
 
-/// output[i] = the chain's functions, one after the other, of inputs[0][i]; a step's operand is inputs[operand][i].
-/// The output may be the first input.
-void pointwise(int device, DType dtype, const PointwiseChain& chain, std::span<const Tensor> inputs, void* output,
-               std::int64_t count, Stream stream);
+/// Operands of the output's shape, all in one format; slices and strided views in runs of whole 16 bytes.
 Takes<PointwiseProblem> takes_pointwise;
 Prepare<PointwiseProblem> prepare_pointwise;
 

@@ -115,6 +115,21 @@ TEST(Moves, NothingStandsBetweenALayerAndASumOfOneImage) {
   }
 }
 
+/// SwiGLU's halves, if they are runs of elements that are worth it.
+TEST(Moves, HalvesOfAGatedUnitAreReadWhereTheyLie) {
+  for (const std::int64_t half : {32, 8}) {
+    Graph g;
+    const Value wide = multiplied(g, g.input("x", {batch, length, width}), width, 2 * half, 3);
+    const auto part = [&](std::int64_t first) {
+      return op(g, "Slice", {wide, integers(g, {first}), integers(g, {first + half}), integers(g, {2})});
+    };
+    const Value gate = part(0), active = op(g, "Mul", {gate, op(g, "Sigmoid", {gate})});
+    g.output(multiplied(g, op(g, "Mul", {active, part(half)}), half, width, 4));
+    EXPECT_EQ(count_copies(g), half == 32 ? 0 : 2);
+    expect_same(g, {random_tensor({images, length, width}, 5)});
+  }
+}
+
 TEST(Moves, WhatTheCallerReadsStays) {
   Graph g;
   const Value x = g.input("x", {batch, length, width});

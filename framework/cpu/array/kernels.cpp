@@ -22,13 +22,16 @@ namespace {
 using namespace tables;
 
 /// Images of the output's shape are stored as it is: to turn one element by element takes longer than a conversion.
+/// Operands may have gaps, between runs that are worth a copy.
 bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
   const Format to = p.output().format;
   const auto fits = [&](const View& input) {
     return input.shape != p.output().shape || detail::same_order(input.shape, input.format.layout, to.layout);
   };
-  if (p.has_codes() && problem.compute != DType::f32) return false;
-  return detail::is_computable(problem, p) && std::ranges::all_of(p.inputs, fits);
+  const bool gaps = p.has_slices() || p.has_strides();
+  if (p.has_codes() && (gaps || problem.compute != DType::f32)) return false;
+  if (!detail::is_computable(problem, p) || !std::ranges::all_of(p.inputs, fits)) return false;
+  return !gaps || (!p.output().is_slice() && !p.output().is_strided() && detail::has_runs_of(16, p));
 }
 
 std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
@@ -109,7 +112,7 @@ std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, con
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {
     {"table", takes_table, prepare_table, nullptr, false, false, false, true},
-    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, false, false, false, true}};
+    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, true, true, false, true}};
 constexpr Kernel<MoveProblem> move[] = {
     {"copies", detail::is_movable, prepare_move, nullptr, false, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};

@@ -18,7 +18,7 @@ bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
 }
 
 constexpr Kernel<PointwiseProblem> functions[] = {
-    {"pointwise", takes_pointwise, prepare_pointwise},
+    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, true, true},
     {"table", takes_table, prepare_table, nullptr, false, false, false, true},
     {"broadcast", takes_broadcast, prepare_broadcast, nullptr, false, false, false, true}};
 constexpr Kernel<ConcatProblem> concat[] = {

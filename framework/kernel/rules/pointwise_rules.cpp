@@ -26,4 +26,15 @@ bool is_computable(const PointwiseProblem& problem, const Preparation& p) {
   return std::ranges::all_of(problem.chain, computable) && std::ranges::all_of(p.inputs, fits);
 }
 
+bool has_runs_of(std::int64_t elements, const Preparation& p) {
+  if (!p.has_slices() && !p.has_strides()) return true;
+  const WalkAxis inner = broadcast_walk(p.output(), p.inputs).back();
+  const auto has_run = [&](const View& view, std::size_t array) {
+    return !(view.is_slice() || view.is_strided()) || inner.strides[array] == 1;
+  };
+  bool result = inner.extent % elements == 0 && has_run(p.output(), 0);
+  for (std::size_t i = 0; i < p.inputs.size(); ++i) result &= has_run(p.inputs[i], i + 1);
+  return result;
+}
+
 }  // namespace lamina::detail

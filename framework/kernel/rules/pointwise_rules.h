@@ -13,4 +13,7 @@ bool applies(Pointwise function, DType compute);
 /// there, and broadcast to the one output.
 bool is_computable(const PointwiseProblem& problem, const Preparation& preparation);
 
+/// Whether what has gaps lies in runs of at least, and of a multiple of, so many elements of the output's order.
+bool has_runs_of(std::int64_t elements, const Preparation& preparation);
+
 }  // namespace lamina::detail

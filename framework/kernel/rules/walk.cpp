@@ -6,6 +6,11 @@
 namespace lamina::detail {
 
 Strides strides_of(const View& view) {
+  if (view.is_strided()) {
+    Strides strides{};
+    for (std::size_t dim = 0; dim < view.strides.rank(); ++dim) strides[dim] = view.strides[static_cast<int>(dim)];
+    return strides;
+  }
   const auto rank = static_cast<int>(view.shape.rank());
   std::array<int, Shape::max_rank> order{};  // from the outermost in memory
   std::iota(order.begin(), order.end(), 0);

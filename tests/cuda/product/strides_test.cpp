@@ -1,4 +1,5 @@
-// Moves in place on a GPU: attention reads queries, keys and values out of one linear layer's product.
+// Moves in place on a GPU: attention reads queries, keys and values, a gated unit its halves, out of one linear layer's
+// product.
 
 #include <string>
 
@@ -84,29 +85,52 @@ TEST(StridesOnAnyGpu, AttentionOfFewRowsSharesPositions) {
   }
 }
 
+/// The network's answers in every precision, without a copy, twice.
+void expect_nothing_moved(const Graph& g, const Device& gpu, const Tensor& input) {
+  const Tensor expected = g.compile({.batch = images, .threads = 1, .fuse = false}).run(input).clone();
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+    const CompileOptions options = {.device = gpu, .batch = images, .precision = precision};
+    const std::string summary = g.plan_summary(options);
+    EXPECT_EQ(summary.find("copies"), std::string::npos) << summary;
+    Plan plan = g.compile(options);
+    for (int run = 0; run < 2; ++run) {
+      const Tensor found = plan.run(input.clone()).clone();
+      double error = 0, norm = 0;
+      for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+        const double p = found.values<float>()[i], q = expected.values<float>()[i];
+        error += (p - q) * (p - q), norm += q * q;
+      }
+      const double bound = precision == Precision::fp32 ? 2e-5 : precision == Precision::bf16 ? 3e-2 : 4e-3;
+      EXPECT_LT(std::sqrt(error / norm), bound) << name(precision) << ", run " << run << '\n' << summary;
+    }
+  }
+}
+
 TEST_P(CudaStrides, AttentionMovesNothing) {
   for (const auto& [length, depth] : {std::pair<std::int64_t, std::int64_t>{197, 64}, {5, 4}, {70, 20}, {33, 128}}) {
     Builder b;
     const Value x = b.g.input("x", {batch, length, heads * depth});
     b.g.output(b.op("Add", {x, b.attention(x, length, depth)}));
-    const Tensor input = test::random_tensor({images, length, heads * depth}, 5);
-    const Tensor expected = b.g.compile({.batch = images, .threads = 1, .fuse = false}).run(input).clone();
-    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
-      const CompileOptions options = {.device = gpu(), .batch = images, .precision = precision};
-      const std::string summary = b.g.plan_summary(options);
-      EXPECT_EQ(summary.find("copies"), std::string::npos) << summary;
-      Plan plan = b.g.compile(options);
-      for (int run = 0; run < 2; ++run) {
-        const Tensor found = plan.run(input.clone()).clone();
-        double error = 0, norm = 0;
-        for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
-          const double p = found.values<float>()[i], q = expected.values<float>()[i];
-          error += (p - q) * (p - q), norm += q * q;
-        }
-        const double bound = precision == Precision::fp32 ? 2e-5 : precision == Precision::bf16 ? 3e-2 : 4e-3;
-        EXPECT_LT(std::sqrt(error / norm), bound) << name(precision) << ", run " << run << '\n' << summary;
+    expect_nothing_moved(b.g, gpu(), test::random_tensor({images, length, heads * depth}, 5));
+  }
+}
+
+/// SwiGLU's halves, in runs of whole 16 bytes.
+TEST_P(CudaStrides, HalvesOfAGatedUnitAreReadWhereTheyLie) {
+  for (const auto& [length, half] : {std::pair<std::int64_t, std::int64_t>{7, 8}, {1, 24}, {197, 72}}) {
+    Builder b;
+    const Value wide = b.linear(b.g.input("x", {batch, length, 16}), 16, 2 * half, 3);
+    std::vector<Value> parts;
+    for (const std::int64_t first : {std::int64_t{0}, half}) {
+      std::vector<Value> slice = {wide};
+      for (const std::int64_t i : {first, first + half, std::int64_t{2}}) {
+        slice.push_back(b.constant(Tensor::from(std::vector{i}, {1})));
       }
+      parts.push_back(b.op("Slice", slice));
     }
+    const Value active = b.op("Mul", {parts[0], b.op("Sigmoid", {parts[0]})});
+    b.g.output(b.linear(b.op("Mul", {active, parts[1]}), half, 16, 4));
+    expect_nothing_moved(b.g, gpu(), test::random_tensor({images, length, 16}, 5));
   }
 }
 
