@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
-#include "lamina/base/thread_pool.h"
-#include "lamina/cpu/array/lookup_bytes.h"
-#include "lamina/cpu/array/move.h"
-#include "lamina/cpu/array/norm_rows.h"
-#include "lamina/cpu/array/pointwise_loop.h"
-#include "lamina/cpu/array/reduce.h"
+#include "lamina/cpu/array/array.h"
+#include "lamina/cpu/array/pointwise.h"
 #include "lamina/kernel/kernel.h"
-#include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/move/plan.h"
 #include "lamina/kernel/rules/norm_rules.h"
@@ -19,7 +14,7 @@
 namespace lamina {
 namespace {
 
-using namespace tables;
+using namespace cpu;
 
 /// Images of the output's shape are stored as it is: to turn one element by element takes longer than a conversion.
 /// Operands may have gaps, between runs that are worth a copy.
@@ -34,48 +29,9 @@ bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
   return !gaps || (!p.output().is_slice() && !p.output().is_strided() && detail::has_runs_of(16, p));
 }
 
-std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  return make_operator("elementwise", [loop = cpu::PointwiseLoop(problem, p)](Inputs inputs, Outputs outputs,
-                                                                              const Execution& execution) {
-    loop(inputs, outputs[0], *execution.pool);
-  });
-}
-
 /// Of codes to codes, one of 256 for each: computed in f64 here and now.
 bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
   return detail::is_code_table(problem, p) && takes_pointwise(problem, p);
-}
-
-std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
-  const auto table = detail::code_table(problem, p);
-  return make_operator("table of 256", {.parameters = table.size()},
-                       [table](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         constexpr std::int64_t piece = 1 << 16;
-                         const auto* const codes = static_cast<const std::uint8_t*>(inputs[0].raw());
-                         auto* const results = static_cast<std::uint8_t*>(outputs[0].raw());
-                         const std::int64_t count = outputs[0].numel();
-                         execution.pool->parallel_for((count + piece - 1) / piece, [&](std::int64_t task, int) {
-                           const std::int64_t first = task * piece;
-                           cpu::lookup_bytes(table, codes + first, results + first, std::min(piece, count - first));
-                         });
-                       });
-}
-
-std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
-  const DType dtype = p.input().format.dtype;
-  MoveProblem filled = problem;
-  if (p.has_codes()) filled.fill = detail::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
-  return make_operator("copies", [move = cpu::Move(detail::move_plan(filled, p), size_of(dtype))](
-                                     Inputs inputs, Outputs outputs, const Execution& execution) {
-    move(inputs[0], outputs[0], *execution.pool);
-  });
-}
-
-std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Preparation& p) {
-  return make_operator("blocks",
-                       [reduce = cpu::Reduce(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         reduce(inputs[0], outputs[0], *execution.pool);
-                       });
 }
 
 bool is_stored_alike(const Preparation& p) {
@@ -87,27 +43,9 @@ bool takes_norm(const NormProblem& problem, const Preparation& p) {
   return detail::is_normalisable(problem, p) && is_stored_alike(p);
 }
 
-std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
-  const cpu::NormRowsKernel& kernel = cpu::best_kernel(cpu::norm_rows_kernels(), p.device);
-  return make_operator(detail::concat("rows, ", name(kernel.set)),
-                       {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem, &kernel, epilogue = cpu::row_epilogue(problem.epilogue, p.device)](
-                           Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
-                       });
-}
-
 bool takes_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
   return p.output().format.layout == Layout::nhwc && is_stored_alike(p) && detail::is_of_groups(problem, p) &&
          detail::operands_fit(p) && problem.epilogue.is_residual();
-}
-
-std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
-  const cpu::NormPixels norm(problem, p);
-  return make_operator("groups of channels", {.workspace = norm.workspace(), .parameters = norm.parameters()},
-                       [norm](Inputs inputs, Outputs outputs, const Execution& execution) {
-                         norm(inputs, outputs[0], execution.workspace, *execution.pool);
-                       });
 }
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {

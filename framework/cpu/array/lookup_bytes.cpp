@@ -1,4 +1,11 @@
-#include "lamina/cpu/array/lookup_bytes.h"
+#include "lamina/cpu/array/array.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lamina/base/thread_pool.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -7,6 +14,8 @@
 
 namespace lamina::cpu {
 namespace {
+
+using namespace tables;
 
 #if defined(__x86_64__)
 /// AVX512-VBMI: VPERMI2B finds 64 bytes in a half of the table; the upper bit of each says in which.
@@ -25,8 +34,7 @@ LAMINA_VBMI std::int64_t lookup_vectors(const std::array<std::uint8_t, 256>& tab
 }
 #endif
 
-}  // namespace
-
+/// to[i] = table[from[i]]; `to` may be `from`.
 void lookup_bytes(const std::array<std::uint8_t, 256>& table, const std::uint8_t* from, std::uint8_t* to,
                   std::int64_t count) {
   std::int64_t i = 0;
@@ -35,6 +43,23 @@ void lookup_bytes(const std::array<std::uint8_t, 256>& table, const std::uint8_t
   if (vectors) i = lookup_vectors(table, from, to, count);
 #endif
   for (; i < count; ++i) to[i] = table[from[i]];
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
+  const auto table = detail::code_table(problem, p);
+  return make_operator("table of 256", {.parameters = table.size()},
+                       [table](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         constexpr std::int64_t piece = 1 << 16;
+                         const auto* const codes = static_cast<const std::uint8_t*>(inputs[0].raw());
+                         auto* const results = static_cast<std::uint8_t*>(outputs[0].raw());
+                         const std::int64_t count = outputs[0].numel();
+                         execution.pool->parallel_for((count + piece - 1) / piece, [&](std::int64_t task, int) {
+                           const std::int64_t first = task * piece;
+                           lookup_bytes(table, codes + first, results + first, std::min(piece, count - first));
+                         });
+                       });
 }
 
 }  // namespace lamina::cpu

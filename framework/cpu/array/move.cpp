@@ -1,12 +1,18 @@
-#include "lamina/cpu/array/move.h"
+#include "lamina/cpu/array/array.h"
 
 #include <algorithm>
 
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/blocks.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/kernel/rules/move/plan.h"
 
 namespace lamina::cpu {
 namespace {
+
+using namespace tables;
 
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
 constexpr std::int64_t chunk = 16384;
@@ -63,7 +69,31 @@ class Place {
   std::int64_t offset_ = 0, outside_ = 0;
 };
 
-}  // namespace
+/// Elements in other places.
+class Move {
+ public:
+  Move(const detail::MovePlan& plan, std::size_t element_size);
+
+  void operator()(const Tensor& input, Tensor& output, ThreadPool& pool) const;
+
+ private:
+  /// Elements of the innermost axis that are alike: outside, or `step` apart from `offset` on.
+  struct Run {
+    std::int64_t begin, end;
+    std::int64_t offset, step;
+    bool outside;
+  };
+
+  void join_short_axes();
+  void find_runs();
+  void row(const std::byte* from, std::int64_t begin, std::int64_t end, std::byte* to) const;
+  void turn(const std::byte* from, std::byte* to, ThreadPool& pool) const;
+
+  detail::MovePlan plan_;
+  std::size_t size_;
+  std::vector<Run> runs_;  // of the innermost axis
+  int turned_ = -1;        // an outer axis along which input elements are neighbours, where the innermost's are not
+};
 
 Move::Move(const detail::MovePlan& plan, std::size_t element_size) : plan_(plan), size_(element_size) {
   join_short_axes();
@@ -195,6 +225,18 @@ void Move::operator()(const Tensor& input, Tensor& output, ThreadPool& pool) con
       first += count;
       place.next();
     }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Preparation& p) {
+  const DType dtype = p.input().format.dtype;
+  MoveProblem filled = problem;
+  if (p.has_codes()) filled.fill = detail::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
+  return make_operator("copies", [move = Move(detail::move_plan(filled, p), size_of(dtype))](
+                                     Inputs inputs, Outputs outputs, const Execution& execution) {
+    move(inputs[0], outputs[0], *execution.pool);
   });
 }
 

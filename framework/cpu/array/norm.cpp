@@ -5,10 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/array/array.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
+
+using namespace tables;
 
 const std::byte* bytes_at(const Tensor& tensor, std::int64_t element) {
   return static_cast<const std::byte*>(tensor.raw()) + static_cast<std::size_t>(element) * size_of(tensor.dtype());
@@ -27,8 +33,7 @@ std::vector<float> of_channels(const Tensor& numbers, std::int64_t channels, flo
   return {numbers.values<float>().begin(), numbers.values<float>().end()};
 }
 
-}  // namespace
-
+/// Inputs: what is normalised, and what the epilogue adds.
 void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const RowEpilogue& epilogue,
                std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) {
   // Elements of a task: long enough to hide the hand-out, short enough to balance.
@@ -55,6 +60,24 @@ void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const R
     output.dtype() == DType::bf16 ? kernel.bf16(some) : kernel.f32(some);
   });
 }
+
+/// Norms of groups of the channels of images [N, C, H, W] that are stored channels last.
+class NormPixels {
+ public:
+  NormPixels(const NormProblem& problem, const Preparation& preparation);
+  std::size_t workspace() const;
+  std::size_t parameters() const { return (scale_.size() + shift_.size()) * sizeof(float); }
+  void operator()(std::span<const Tensor> inputs, Tensor& output, void* workspace, ThreadPool& pool) const;
+
+ private:
+  const NormRowsKernel* kernel_;
+  RowEpilogue epilogue_;
+  std::int64_t images_, channels_, pixels_, group_;  // `group_`: channels of one
+  std::int64_t piece_;                               // pixels that are summed up at a time
+  double eps_;
+  bool centred_;
+  std::vector<float> scale_, shift_;  // [channels]
+};
 
 NormPixels::NormPixels(const NormProblem& problem, const Preparation& p)
     : kernel_(&best_kernel(norm_rows_kernels(), p.device)),
@@ -126,6 +149,26 @@ void NormPixels::operator()(std::span<const Tensor> inputs, Tensor& output, void
     (bf16 ? kernel_->scaled_bf16 : kernel_->scaled_f32)(pixels, {of, of + values, of + 2 * values, shift_.data()},
                                                         end_at(epilogue_, inputs, output, first));
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
+  const NormRowsKernel& kernel = best_kernel(norm_rows_kernels(), p.device);
+  return make_operator(detail::concat("rows, ", name(kernel.set)),
+                       {.parameters = problem.scale.bytes() + problem.shift.bytes()},
+                       [problem, &kernel, epilogue = row_epilogue(problem.epilogue, p.device)](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
+                       });
+}
+
+std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
+  const NormPixels norm(problem, p);
+  return make_operator("groups of channels", {.workspace = norm.workspace(), .parameters = norm.parameters()},
+                       [norm](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         norm(inputs, outputs[0], execution.workspace, *execution.pool);
+                       });
 }
 
 }  // namespace lamina::cpu

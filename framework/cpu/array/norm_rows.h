@@ -1,13 +1,9 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
-#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
-#include "lamina/kernel/preparation.h"
-#include "lamina/kernel/problems.h"
 
 namespace lamina::cpu {
 
@@ -54,27 +50,5 @@ struct NormRowsKernel {
 
 /// Those that this machine runs, the fastest first; the last one needs no vectors.
 std::span<const NormRowsKernel> norm_rows_kernels();
-
-/// Inputs: what is normalised, and what the epilogue adds.
-void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const RowEpilogue& epilogue,
-               std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool);
-
-/// Norms of groups of the channels of images [N, C, H, W] that are stored channels last.
-class NormPixels {
- public:
-  NormPixels(const NormProblem& problem, const Preparation& preparation);
-  std::size_t workspace() const;
-  std::size_t parameters() const { return (scale_.size() + shift_.size()) * sizeof(float); }
-  void operator()(std::span<const Tensor> inputs, Tensor& output, void* workspace, ThreadPool& pool) const;
-
- private:
-  const NormRowsKernel* kernel_;
-  RowEpilogue epilogue_;
-  std::int64_t images_, channels_, pixels_, group_;  // `group_`: channels of one
-  std::int64_t piece_;                               // pixels that are summed up at a time
-  double eps_;
-  bool centred_;
-  std::vector<float> scale_, shift_;  // [channels]
-};
 
 }  // namespace lamina::cpu

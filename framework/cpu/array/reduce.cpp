@@ -2,18 +2,23 @@
 // folded into a few lanes side by side. Columns, where neighbours in memory belong to different outputs: a stretch of
 // outputs at a time, an element of each of them after the other.
 
-#include "lamina/cpu/array/reduce.h"
+#include "lamina/cpu/array/array.h"
 
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
 
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/arithmetic.h"
 #include "lamina/cpu/array/blocks.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/reduce_plan.h"
 
 namespace lamina::cpu {
 namespace {
+
+using namespace tables;
 
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
 constexpr std::int64_t chunk = 16384;
@@ -61,7 +66,23 @@ bool is_better(const ReduceProblem& problem, T x, T best) {
   return more || (problem.last && x == best);
 }
 
-}  // namespace
+class Reduce {
+ public:
+  Reduce(const ReduceProblem& problem, const Preparation& preparation);
+  void operator()(const Tensor& input, Tensor& output, ThreadPool& pool) const;
+
+ private:
+  template <class T>
+  class Worker;
+
+  template <class T>
+  void run(const Tensor& input, Tensor& output, ThreadPool& pool) const;
+
+  ReduceProblem problem_;
+  detail::ReducePlan plan_;
+  DType compute_;
+  bool columns_ = false;  // neighbours in memory belong to different outputs
+};
 
 Reduce::Reduce(const ReduceProblem& problem, const Preparation& p)
     : problem_(problem),
@@ -264,6 +285,15 @@ void Reduce::operator()(const Tensor& input, Tensor& output, ThreadPool& pool) c
     case DType::u64: return run<std::uint64_t>(input, output, pool);
     default: return run<double>(input, output, pool);
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Preparation& p) {
+  return make_operator("blocks",
+                       [reduce = Reduce(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         reduce(inputs[0], outputs[0], *execution.pool);
+                       });
 }
 
 }  // namespace lamina::cpu

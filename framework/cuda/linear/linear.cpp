@@ -111,15 +111,15 @@ bool product_takes(const LinearProblem& problem, const Preparation& p) {
   }
 }
 
-template <bool (*takes)(const ConvProblem&, const Preparation&), Layout layout>
+template <bool (*takes)(const ConvProblem&, const Preparation&)>
 bool convolution_takes(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, layout);
+  const detail::LinearAsConvolution convolution(problem, p);
   return linear_formats_fit(p) && takes(convolution.problem, convolution.preparation);
 }
 
-template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&), Layout layout>
+template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&)>
 std::unique_ptr<Operator> prepare_convolution(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, layout);
+  const detail::LinearAsConvolution convolution(problem, p);
   return prepare(convolution.problem, convolution.preparation);
 }
 
@@ -134,12 +134,10 @@ bool narrow(const LinearProblem& problem, const Preparation& p) {
   return problem.in <= few && problem.out <= few && many_rows(problem, p);
 }
 
-constexpr Layout nhwc = Layout::nhwc;
-
 /// Where rows of this shape pay and the convolution does.
 template <bool (*rows)(const LinearProblem&, const Preparation&), bool (*pays)(const ConvProblem&, const Preparation&)>
 bool convolution_pays(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  const detail::LinearAsConvolution convolution(problem, p);
   return rows(problem, p) && pays(convolution.problem, convolution.preparation);
 }
 
@@ -151,11 +149,10 @@ bool codes_take(const LinearProblem& problem, const Preparation& p) {
 
 constexpr Kernel<LinearProblem> table[] = {
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
-    {"mma", convolution_takes<mma::resident::takes, nhwc>, prepare_convolution<mma::resident::prepare, nhwc>,
+    {"mma", convolution_takes<mma::resident::takes>, prepare_convolution<mma::resident::prepare>,
      convolution_pays<narrow, preference::mma>},
-    {"channels_last", convolution_takes<channels_last::takes, nhwc>, prepare_convolution<channels_last::prepare, nhwc>,
-     many_rows},
-    {"implicit_gemm", convolution_takes<mma::gathered::takes, nhwc>, prepare_convolution<mma::gathered::prepare, nhwc>,
+    {"channels_last", convolution_takes<channels_last::takes>, prepare_convolution<channels_last::prepare>, many_rows},
+    {"implicit_gemm", convolution_takes<mma::gathered::takes>, prepare_convolution<mma::gathered::prepare>,
      convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare_linear_rows, rows_pay},
     {"cublas", product_takes, prepare_product, many_rows},
