@@ -47,8 +47,10 @@ bool has_amx(unsigned bit) {
   return false;
 #endif
 }
+bool has_vnni() { return cpu::supported(InstructionSet::avx512) && __builtin_cpu_supports("avx512vnni"); }
 #else
 bool is_intel() { return false; }
+bool has_vnni() { return false; }
 bool has_amx(unsigned) { return false; }
 #endif
 
@@ -86,20 +88,12 @@ bool cpu::supports_avx512_bf16() {
 #endif
 }
 
-bool cpu::supports_avx512_vnni() {
-#if defined(__x86_64__)
-  return supported(InstructionSet::avx512) && __builtin_cpu_supports("avx512vnni");
-#else
-  return false;
-#endif
-}
-
 DeviceDescription detail::describe_cpu() {
   static const DeviceDescription here = {.device = Device::cpu(),
                                          .instructions = best_instructions(),
                                          .avx512_bf16 = cpu::supports_avx512_bf16() && !is_intel(),
                                          .amx_bf16 = has_amx(22),
-                                         .avx512_vnni = cpu::supports_avx512_vnni(),
+                                         .avx512_vnni = has_vnni(),
                                          .amx_int8 = has_amx(25),
                                          .neon_dot = has_sdot()};
   return here;

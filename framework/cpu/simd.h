@@ -28,8 +28,6 @@ inline bool supported([[maybe_unused]] InstructionSet set) {
 /// Whether this machine runs AVX512-BF16, fast or not: a DeviceDescription says so only if it pays.
 bool supports_avx512_bf16();
 
-bool supports_avx512_vnni();
-
 /// Of kernels with a member `set`, the fastest first: those from the first that this machine runs.
 template <class Kernel>
 std::span<const Kernel> supported_kernels(std::span<const Kernel> kernels) {

@@ -104,10 +104,10 @@ void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, in
 
 /// Codes that are added to others, which lie as the sums of both.
 bool adds(const ConvProblem& problem, const Preparation& p) {
-  constexpr float most = 1e15f;  // see TwoCodes
-  return detail::is_sum_of_eight_bits(problem, p) && problem.eight.codes.scale < most &&
-         p.inputs[1].quantization.scale < most && p.inputs[1].format.layout == Layout::nhwc &&
-         p.inputs[1].pixel_pitch() == p.output().pixel_pitch();
+  if (!detail::is_sum_of_eight_bits(problem, p)) return false;
+  const View& other = p.inputs[1];
+  return std::max(problem.eight.codes.scale, other.quantization.scale) < 1e15f &&  // as TwoCodes
+         other.format.layout == Layout::nhwc && other.pixel_pitch() == p.output().pixel_pitch();
 }
 
 /// Sums that are a result have one layout, that of all whole numbers: nchw.
