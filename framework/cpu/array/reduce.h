@@ -24,7 +24,7 @@ class Reduce {
   ReduceProblem problem_;
   detail::ReducePlan plan_;
   DType compute_;
-  bool columns_ = false;  // neighbours in memory belong to different outputs
+  bool columns_ = false;  // an element of each of many outputs after the other
 };
 
 }  // namespace lamina::cpu
