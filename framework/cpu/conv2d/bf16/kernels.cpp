@@ -62,7 +62,8 @@ struct Part {
 std::vector<Part> joined(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
   const int channels = g.group_in_channels(), whole = g.in_channels / step_channels * step_channels;
-  if (g.groups == 1 || channels != g.group_out_channels() || step_channels % channels != 0 || whole == 0) return {};
+  if (g.groups == 1 || channels != g.group_out_channels() || whole == 0) return {};
+  if (channels >= step_channels || step_channels % channels != 0) return {};
   const std::int64_t filter = std::int64_t{channels} * g.kernel_height * g.kernel_width;
   const auto part = [&](int first, int count) {
     Part result = {problem, first};
