@@ -1,6 +1,6 @@
 // Reductions, in one of two ways. Rows: the elements of one output after the other, in blocks that are converted and
-// folded into a few lanes side by side. Columns, where neighbours in memory belong to different outputs: a stretch of
-// outputs at a time, an element of each of them after the other.
+// folded into a few lanes side by side. Columns, where neighbours in memory belong to different outputs, or rows are
+// short: a stretch of outputs at a time, an element of each of them after the other.
 
 #include "lamina/cpu/array/array.h"
 
@@ -81,14 +81,15 @@ class Reduce {
   ReduceProblem problem_;
   detail::ReducePlan plan_;
   DType compute_;
-  bool columns_ = false;  // neighbours in memory belong to different outputs
+  bool columns_ = false;  // an element of each of many outputs after the other
 };
 
 Reduce::Reduce(const ReduceProblem& problem, const Preparation& p)
     : problem_(problem),
       plan_(detail::reduce_plan(problem, p)),
       compute_(detail::reduction_type(problem.kind, p.input().format.dtype)),
-      columns_(plan_.kept.back().strides[0] == 1 && plan_.reduced.back().strides[0] != 1 && plan_.extent > 1) {}
+      columns_(plan_.extent > 1 && ((plan_.kept.back().strides[0] == 1 && plan_.reduced.back().strides[0] != 1) ||
+                                    (plan_.extent <= lanes && plan_.kept.back().extent > plan_.extent))) {}
 
 /// One thread's part of a run.
 template <class T>
@@ -119,7 +120,7 @@ class Reduce::Worker {
     } else if (detail::finds_place(problem_.kind)) {
       std::fill_n(place_, count, 0);
       for (std::int64_t r = 0; r < plan_.extent; ++r) {
-        read(base + offset_of(plan_.reduced, r), 1, count);
+        read(base + offset_of(plan_.reduced, r), plan_.kept.back().strides[0], count);
         for (std::int64_t j = 0; j < count; ++j) {
           if (r == 0 || is_better(problem_, block_[j], value_[j])) value_[j] = block_[j], place_[j] = r;
         }
@@ -223,7 +224,7 @@ class Reduce::Worker {
     std::fill_n(value_, count, identity_of<T>(kind, input_.dtype()));
     with_fold<T>(kind, [&](auto fold) {
       for (std::int64_t r = 0; r < plan_.extent; ++r) {
-        read(base + offset_of(plan_.reduced, r), 1, count);
+        read(base + offset_of(plan_.reduced, r), plan_.kept.back().strides[0], count);
         prepare(block_);
         for (std::int64_t j = 0; j < count; ++j) value_[j] = fold(value_[j], block_[j]);
       }

@@ -74,7 +74,10 @@ std::vector<float> one_by_one(const ConvGeometry& g, const test::ConvData& data,
 
 std::vector<ConvGeometry> geometries() {
   return {geometry_of(square(2, 64, 9, 11, 64, 3, 1, 1, 1, 16)), geometry_of(square(1, 96, 8, 7, 96, 3, 2, 1, 1, 12)),
-          geometry_of(square(3, 32, 5, 6, 32, 1, 1, 0, 1, 2)), geometry_of(square(1, 64, 7, 7, 64, 2, 1, 1, 2, 32))};
+          geometry_of(square(3, 32, 5, 6, 32, 1, 1, 0, 1, 2)), geometry_of(square(1, 64, 7, 7, 64, 2, 1, 1, 2, 32)),
+          // and channels that are left: of two groups, of one, of more than the pixels of a tile
+          geometry_of(square(1, 48, 9, 8, 48, 3, 1, 1, 1, 6)), geometry_of(square(2, 104, 5, 6, 104, 3, 2, 1, 1, 13)),
+          geometry_of(square(1, 80, 6, 9, 80, 1, 1, 0, 1, 5)), geometry_of(square(1, 36, 4, 4, 36, 3, 1, 1, 1, 9))};
 }
 
 TEST(CpuBf16Joined, HasTheBitsOfEachGroupByItself) {

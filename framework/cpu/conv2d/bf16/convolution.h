@@ -33,9 +33,9 @@ bool pixelwise(const ConvGeometry& geometry);
 struct Layer {
   /// `scaled`: Pointers::scale is there; only of pixelwise() layers whose input is bf16 nhwc.
   /// `band`: rows of outputs, or if linear positions, that convolve_rows() computes at most at a time; 0: as convolve()
-  /// divides.
+  /// divides. `folds`: it may be folded, which sums in another order.
   Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false,
-        int band = 0);
+        int band = 0, bool folds = true);
   /// Of those columns of the output alone.
   Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, const detail::SeenTaps& columns);
 
@@ -43,7 +43,7 @@ struct Layer {
   const Engine* engine;
   const Moves* moves;
   Format input;  // bf16 or f32
-  bool scaled;
+  bool scaled, folds = true;
 
   bool apart = false;        // some columns of the output, see above
   int first_column = 0;      // of the output
@@ -103,7 +103,7 @@ struct Layer {
 
 /// The Layers that compute a convolution, one after the other: usually one.
 std::vector<Layer> layers_of(const ConvGeometry& geometry, const Engine& engine, Format input, int threads,
-                             bool scaled = false);
+                             bool scaled = false, bool folds = true);
 
 /// `weight` [OC, C / groups, KH, KW]; `packed` is 64-byte aligned, packed_size() numbers, rounded to nearest even.
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lamina/base/error.h"
+#include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/kernel/make_operator.h"
@@ -48,25 +49,41 @@ bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
 
 namespace {
 
-/// Groups of fewer than 32 channels, several of them as one of 32 with zeros between: a tile then has 32 channels and
-/// 32 filters in place of a few. The sums are the same bit for bit, a zero's products being zeros, unless a number is
-/// infinite or NaN, which times 0 is NaN: those inputs are to be computed group by group. Nothing if the problem's
-/// groups do not come to 32 channels and as many filters.
-std::optional<ConvProblem> joined(const ConvProblem& problem) {
+/// Some neighbouring channels of a convolution, as one of their own.
+struct Part {
+  ConvProblem problem;
+  std::int64_t first = 0;
+};
+
+/// Groups of fewer than 32 channels, several of them as one of 32, or of the channels that are left, with zeros
+/// between: a tile then has 32 channels and 32 filters in place of a few. The sums are the same bit for bit, a zero's
+/// products being zeros, unless a number is infinite or NaN, which times 0 is NaN: those inputs are to be computed
+/// group by group. Nothing if the problem's groups are not of a divisor of 32 channels and as many filters.
+std::vector<Part> joined(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
-  const int channels = g.group_in_channels();
-  if (g.groups == 1 || channels != g.group_out_channels() || channels >= step_channels) return std::nullopt;
-  if (step_channels % channels != 0 || g.in_channels % step_channels != 0) return std::nullopt;
-  ConvProblem result = problem;
-  result.geometry.groups = g.in_channels / step_channels;
-  result.weight = Tensor::zeros({g.out_channels, step_channels, g.kernel_height, g.kernel_width});
+  const int channels = g.group_in_channels(), whole = g.in_channels / step_channels * step_channels;
+  if (g.groups == 1 || channels != g.group_out_channels() || whole == 0) return {};
+  if (channels >= step_channels || step_channels % channels != 0) return {};
   const std::int64_t filter = std::int64_t{channels} * g.kernel_height * g.kernel_width;
-  const auto from = problem.weight.values<float>();
-  const auto to = result.weight.values<float>();
-  for (std::int64_t f = 0; f < g.out_channels; ++f) {
-    const std::int64_t group = f % step_channels / channels;
-    std::copy_n(from.begin() + f * filter, filter, to.begin() + (f * step_channels / channels + group) * filter);
-  }
+  const auto part = [&](int first, int count) {
+    Part result = {problem, first};
+    ConvGeometry& of = result.problem.geometry;
+    of.in_channels = of.out_channels = count;
+    of.groups = detail::ceil_div(count, step_channels);
+    const int width = count / of.groups;
+    Tensor& weight = result.problem.weight = Tensor::zeros({count, width, g.kernel_height, g.kernel_width});
+    const float* const from = problem.weight.values<float>().data() + first * filter;
+    float* const to = weight.values<float>().data();
+    for (int f = 0; f < count; ++f) {
+      std::copy_n(from + f * filter, filter, to + (f * (width / channels) + f % width / channels) * filter);
+    }
+    if (problem.bias.defined()) {
+      result.problem.bias = Tensor::from(problem.bias.values<float>().subspan(first, count), {count});
+    }
+    return result;
+  };
+  std::vector<Part> result = {part(0, whole)};
+  if (whole < g.in_channels) result.push_back(part(whole, g.in_channels - whole));
   return result;
 }
 
@@ -90,19 +107,25 @@ bool all_finite(const Moves& moves, const bfloat16* input, std::int64_t pixels, 
 
 struct Packed {
   Layer layer;
+  std::int64_t first;  // of its channels
   Tensor weight, bias;
 
-  Packed(const ConvProblem& problem, Layer how)
-      : layer(std::move(how)), weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()}) {
+  Packed(const ConvProblem& problem, Layer how, std::int64_t first_channel)
+      : layer(std::move(how)),
+        first(first_channel),
+        weight(Shape{layer.packed_size()}, DType::bf16),
+        bias(Shape{layer.bias_size()}) {
     pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
     pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
   }
 };
 
-std::vector<Packed> packed(const ConvProblem& problem, Format input, const Engine& engine, int threads) {
+std::vector<Packed> packed(std::span<const Part> parts, Format input, const Engine& engine, int threads, bool folds) {
   std::vector<Packed> result;
-  for (Layer& layer : layers_of(problem.geometry, engine, input, threads, problem.scaled)) {
-    result.emplace_back(problem, std::move(layer));
+  for (const auto& [problem, first] : parts) {
+    for (Layer& layer : layers_of(problem.geometry, engine, input, threads, problem.scaled, folds)) {
+      result.emplace_back(problem, std::move(layer), first);
+    }
   }
   return result;
 }
@@ -114,10 +137,10 @@ std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const P
   const Format input = p.input().format;
   // The last of them is for every input, the first for finite numbers.
   std::vector<std::vector<Packed>> ways;
-  if (const auto wider = joined(problem); wider && input == Format{DType::bf16, Layout::nhwc}) {
-    ways.push_back(packed(*wider, input, engine, p.threads));
+  if (const auto wider = joined(problem); !wider.empty() && input == Format{DType::bf16, Layout::nhwc}) {
+    ways.push_back(packed(wider, input, engine, p.threads, false));
   }
-  ways.push_back(packed(problem, input, engine, p.threads));
+  ways.push_back(packed(std::vector<Part>{{problem}}, input, engine, p.threads, true));
   detail::OperatorTraits memory;
   for (const std::vector<Packed>& way : ways) {
     for (const Packed& part : way) {
@@ -136,16 +159,18 @@ std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const P
             all_finite(*ways[0][0].layer.moves, static_cast<const bfloat16*>(inputs[0].raw()), g.batch * g.in_pixels(),
                        g.in_channels, from == 0 ? g.in_channels : from, *execution.pool);
         for (const Packed& part : any ? ways.front() : ways.back()) {
+          const bool whole = part.layer.geometry.in_channels == g.in_channels;
+          const auto skipped = [&](DType dtype) { return part.first * static_cast<std::int64_t>(size_of(dtype)); };
           convolve(part.layer,
-                   {.input = inputs[0].raw(),
+                   {.input = static_cast<const std::byte*>(inputs[0].raw()) + skipped(DType::bf16),
                     .weight = static_cast<const std::uint16_t*>(part.weight.raw()),
                     .bias = detail::floats(part.bias),
-                    .residual = adds ? inputs.back().raw() : nullptr,
+                    .residual = adds ? static_cast<const std::byte*>(inputs.back().raw()) + skipped(output) : nullptr,
                     .scale = part.layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
-                    .output = outputs[0].raw(),
+                    .output = static_cast<std::byte*>(outputs[0].raw()) + skipped(output),
                     .output_type = output,
-                    .input_pitch = from,
-                    .output_pitch = to},
+                    .input_pitch = from == 0 && !whole ? g.in_channels : from,
+                    .output_pitch = to == 0 && !whole ? g.out_channels : to},
                    epilogue, *execution.pool, static_cast<std::byte*>(execution.workspace));
         }
       });

@@ -44,12 +44,14 @@ bool pixelwise(const ConvGeometry& g) {
          g.padding_height == 0 && g.padding_width == 0;
 }
 
-Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale, int band)
+Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale, int band,
+             bool may_fold)
     : geometry(g),
       engine(&with),
       moves(&moves_of(with.set, with.unit != Unit::multiply_add)),
       input(from),
       scaled(with_scale),
+      folds(may_fold),
       row_taps(g.kernel_width) {
   lay_out();
   if (band == 0) divide(threads);
@@ -112,7 +114,7 @@ void Layer::lay_out() {
            input == Format{DType::bf16, Layout::nhwc} &&
            (g.group_in_channels() % 2 == 0 || (engine->unit == Unit::amx && g.group_in_channels() >= step_channels)) &&
            g.batch * g.out_pixels() >= max_rows;
-  if (!direct && !scaled && !apart && g.groups == 1 && g.dilation_width == 1 &&
+  if (folds && !direct && !scaled && !apart && g.groups == 1 && g.dilation_width == 1 &&
       steps_of(g.kernel_width * g.in_channels, 1) < steps_of(g.in_channels, g.kernel_width)) {
     const bool all = g.dilation_height == 1 && g.kernel_height * g.kernel_width * g.in_channels <= step_channels;
     folded = all ? g.kernel_height : 1;
@@ -222,12 +224,13 @@ std::size_t Layer::workspace(int threads) const {
   return (copy_bytes() + row_bytes() + 4 * tile_bytes()) * static_cast<std::size_t>(threads);
 }
 
-std::vector<Layer> layers_of(const ConvGeometry& g, const Engine& engine, Format input, int threads, bool scaled) {
+std::vector<Layer> layers_of(const ConvGeometry& g, const Engine& engine, Format input, int threads, bool scaled,
+                             bool folds) {
   std::vector<Layer> result;
   for (const detail::SeenTaps& columns : columns_apart(g, engine)) {
     result.push_back(Layer(g, engine, input, threads, columns));
   }
-  if (result.empty()) result.push_back(Layer(g, engine, input, threads, scaled));
+  if (result.empty()) result.push_back(Layer(g, engine, input, threads, scaled, 0, folds));
   return result;
 }
 
