@@ -19,6 +19,7 @@ template <class T>
 __global__ void __launch_bounds__(threads)
     local_response_norm_kernel(LocalResponse s, std::int64_t pitch, const T* __restrict__ input,
                                T* __restrict__ output) {
+  let_successor_start();
   wait_for_predecessor();
   const std::int64_t count = s.images * s.channels * s.pixels;
   const std::int64_t step = std::int64_t{gridDim.x} * threads;
