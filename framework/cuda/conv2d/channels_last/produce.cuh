@@ -7,6 +7,10 @@
 
 namespace lamina::cuda::channels_last {
 
+/// Steps whose weights come into L2 behind those in the ring: as many as are taken while memory answers. More would
+/// hold up the pixels' copies, which go through the same unit.
+inline constexpr int steps_prefetched = 16;
+
 /// How a block's weights get into its ring. Blocks that share them each bring a piece to all. Made once, because the
 /// one thread that copies has no time for divisions in each step.
 template <class T, int groups, int n>
