@@ -32,5 +32,8 @@ Prepare<ReduceProblem> prepare_reduce;
 /// Rows of f32, f16 or bf16. Arithmetic is in f32. The output may be the input.
 Takes<NormProblem> takes_norm;
 Prepare<NormProblem> prepare_norm;
+/// Groups of the channels of images channels last.
+Takes<NormProblem> takes_norm_of_groups;
+Prepare<NormProblem> prepare_norm_of_groups;
 
 }  // namespace lamina::cuda

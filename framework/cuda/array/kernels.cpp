@@ -25,7 +25,8 @@ constexpr Kernel<ConcatProblem> concat[] = {
     {"rows", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
 constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, true, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, false, false, false, true}};
+constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, false, false, false, true},
+                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups}};
 
 }  // namespace
 

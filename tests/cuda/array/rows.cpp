@@ -165,6 +165,11 @@ std::vector<Example<NormProblem>> norm() {
     example(true, {2, 16, 5, 7}, {.length = 16 * 35, .inner = 35, .channels = 16});
     example(true, {2, 24, 20, 20}, {.length = 24 * 400, .inner = 400, .channels = 24});
     example(true, {3, 13, 29, 27}, {.length = 13 * 783, .inner = 783, .channels = 13});
+    // Groups of them: of channels, of two, of half a pack and of several.
+    example(false, {2, 32, 5, 7}, {.length = 35, .inner = 35, .channels = 32});
+    example(false, {3, 64, 30, 31}, {.length = 2 * 930, .inner = 930, .channels = 64});
+    example(false, {2, 96, 9, 9}, {.length = 12 * 81, .inner = 81, .channels = 96});
+    example(false, {1, 1024, 14, 14}, {.length = 32 * 196, .inner = 196, .channels = 1024});
   }
   return examples;
 }
