@@ -32,7 +32,7 @@ std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_
   return problem;
 }
 
-std::optional<ConvProblem> Dataflow::convolution_of_codes(const Operation& op) const {
+std::optional<ConvProblem> Dataflow::of_codes(const Operation& op) const {
   auto problem = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : problem_of<ConvProblem>(op);
   return problem && problem->eight.defined() ? problem : std::nullopt;
 }

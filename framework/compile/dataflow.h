@@ -65,7 +65,7 @@ class Dataflow {
   /// not known yet.
   std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
   /// What one of an image in eight bits solves, and of nothing else.
-  std::optional<ConvProblem> convolution_of_codes(const Operation& op) const;
+  std::optional<ConvProblem> of_codes(const Operation& op) const;
 
   /// Whether a kernel runs it.
   bool runs(const Operation& op) const { return runs_in_some_format(program_, op, options_); }

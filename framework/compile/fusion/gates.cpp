@@ -40,7 +40,7 @@ class Gates : Dataflow {
 
   /// What a convolution of one pixel solves, of codes or not.
   std::optional<ConvProblem> of_a_pixel(const Operation* op, bool codes) const {
-    const auto problem = op == nullptr ? std::nullopt : codes ? convolution_of_codes(*op) : convolution(*op, 1);
+    const auto problem = op == nullptr ? std::nullopt : codes ? of_codes(*op) : convolution(*op, 1);
     if (!problem) return std::nullopt;
     const ConvGeometry& g = problem->geometry;
     const bool one = g.in_pixels() == 1 && g.out_pixels() == 1 && g.kernel_height == 1 && g.kernel_width == 1;
@@ -71,14 +71,10 @@ class Gates : Dataflow {
     const auto squeeze = of_a_pixel(first, codes);
     Operation* const mean = squeeze ? alone_for(first->inputs[0]) : nullptr;
     if (!is_mean(mean) || mean->inputs[0] != image) return std::nullopt;
-    return Gate{mean,
-                first,
-                second,
-                {.squeeze = *squeeze,
-                 .excite = *excite,
-                 .means = stored(first->inputs[0]),
-                 .between = stored(second->inputs[0]),
-                 .factors = stored(factors)}};
+    SqueezeExciteProblem problem = {*squeeze, *excite};
+    problem.means = stored(first->inputs[0]), problem.between = stored(second->inputs[0]);
+    problem.factors = stored(factors);
+    return Gate{mean, first, second, std::move(problem)};
   }
 
   bool join_product(Operation& op, std::size_t factors) {

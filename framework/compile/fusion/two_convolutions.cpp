@@ -62,9 +62,7 @@ class TwoConvolutions : Dataflow {
   void pair(Operation& op) {
     if (op.module == nullptr || op.inputs.size() != 1) return;
     const int between = op.inputs[0];
-    const auto conv = [&](const Operation& o) {
-      return is_coded(between) ? convolution_of_codes(o) : convolution(o, 1);
-    };
+    const auto conv = [&](const Operation& o) { return is_coded(between) ? of_codes(o) : convolution(o, 1); };
     const auto second = conv(op);
     Operation* const before = only_computes(between);
     if (!second || !is_depthwise(second->geometry) || before == nullptr) return;

@@ -28,10 +28,11 @@ bool stem(const ConvProblem& problem, const Preparation&) { return problem.geome
 /// bottlenecks (Sandler et al., "MobileNetV2", 2018) come behind depthwise layers, which it suits.
 ///
 /// Of codes nothing else need be left of a ReLU than a zero point that is the lowest. Pixels of codes that are no whole
-/// 16 bytes are copied first for int8_wgmma: a launch more.
+/// 16 bytes are copied first for int8_wgmma: a launch more. Before Hopper there are but plain loops beside it.
 bool narrow(const ConvProblem& problem, const Preparation& p) {
   constexpr int few_filters = 32, max_filters = 320;
   constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
+  if (p.has_codes() && !p.device.wgmma) return true;
   if (p.has_codes() && problem.geometry.in_channels % 16 != 0) return products(problem, p) <= max_products;
   const int filters = problem.geometry.out_channels;
   if (filters > max_filters) return false;

@@ -95,18 +95,18 @@ bool is_layer(const ConvProblem& problem, const Preparation& p) {
 
 /// A lane's sum is a whole number of f32, as a channel's is.
 bool are_code_layers(const SqueezeExciteProblem& problem, const Preparation& p) {
+  using namespace lamina::detail;
   constexpr std::int64_t exact = 1 << 24, most = 255 * 128;
   const Arguments args = arguments_of(problem, p.input());
   const CodeLayers layers(problem, p);
   const auto is_one = [](const ConvProblem& layer, const Preparation& of, int lane_terms) {
     const EightBitWeights& eight = layer.eight;
-    return lamina::detail::is_eight_bits_and_table(layer, of) && lamina::detail::is_code(of.output()) &&
-           layer.geometry.groups == 1 && !eight.zero_point.defined() &&
-           (eight.bias.defined() || !layer.bias.defined()) && lane_terms * most < exact;
+    return is_eight_bits_and_table(layer, of) && is_code(of.output()) && layer.geometry.groups == 1 &&
+           !eight.zero_point.defined() && (eight.bias.defined() || !layer.bias.defined()) && lane_terms * most < exact;
   };
-  return problem.multiplies && lamina::detail::is_code(p.input()) && lamina::detail::is_code(p.output()) &&
-         args.pixels * std::int64_t{255} < exact && Rounding(layers.means).inverse != 0 &&
-         Rounding(p.output()).inverse != 0 && is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&
+  return problem.multiplies && is_code(p.input()) && is_code(p.output()) && args.pixels * std::int64_t{255} < exact &&
+         Rounding(layers.means).inverse != 0 && Rounding(p.output()).inverse != 0 &&
+         is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&
          is_one(problem.excite, layers.second, args.excite.lane_terms());
 }
 

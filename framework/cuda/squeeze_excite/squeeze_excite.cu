@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
-#include "lamina/cuda/eight_bits/reading.cuh"
+#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
@@ -44,18 +44,11 @@ __device__ __forceinline__ void add(float4& sum, const float4& v) {
 template <class T>
 inline constexpr bool of_codes = std::is_integral_v<T>;
 
-/// A row of a layer of codes.
-struct CodeRow {
-  int offset = 0;
-  float factor = 0;
-
-  __device__ __forceinline__ float finish(const CodeEnd& to, int sum) const {
-    const eight_bits::SumsEnd& end = to.ends.end;
-    std::uint32_t code = eight_bits::code(end, sum + offset, factor, 0.0f);
-    if (to.ends.table != nullptr) code = __ldg(to.ends.table + (code & 0xffu));
-    return meaning_of(to.reading)(code, 0);
-  }
-};
+__device__ __forceinline__ float finish_one(const CodeEnd& to, int sum, float factor) {
+  std::uint32_t code = eight_bits::code(to.ends.end, sum, factor, 0.0f);
+  if (to.ends.table != nullptr) code = __ldg(to.ends.table + (code & 0xffu));
+  return Meaning(to.reading)(code, 0);
+}
 
 template <class T>
 __device__ __forceinline__ float finish_one(const Finish& finish, float sum) {
@@ -78,10 +71,11 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
   for (int first = 0; first < layer.rows; first += step) {
     const int row = first + static_cast<int>(threadIdx.x) / layer.lanes;
     const unsigned char* weights = parameters + min(row, layer.rows - 1) * layer.pitch();
-    CodeRow of_row;
+    int offset = 0;
+    float factor = 0;
     if constexpr (of_codes<T>) {
       const int at = static_cast<int>(ptx::cluster_rank()) * layer.rows + min(row, layer.rows - 1);
-      of_row = {__ldg(codes.ends.offset + at), __ldg(codes.ends.factor + at)};
+      offset = __ldg(codes.ends.offset + at), factor = __ldg(codes.ends.factor + at);
     }
     float chain[images] = {};
     for (int unit = lane; unit < units; unit += layer.lanes) {
@@ -102,7 +96,7 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
       for (int other = layer.lanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
       if (lane != 0 || row >= layer.rows) continue;
       if constexpr (of_codes<T>) {
-        put(i, row, of_row.finish(codes, sum));
+        put(i, row, finish_one(codes, sum + offset, factor));
       } else {
         put(i, row, finish_one<T>(finish, sum + biases[row]));
       }
@@ -148,7 +142,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll 8
       for (int pixel = first + group; pixel < last; pixel += groups) {
         float values[pack];
-        read_values(input + static_cast<std::int64_t>(pixel) * args.channels, meaning_of(args.codes.whole), values);
+        read_values(input + static_cast<std::int64_t>(pixel) * args.channels, Meaning(args.codes.whole), values);
 #pragma unroll
         for (int j = 0; j < pack; ++j) sum[j] += values[j];
       }
@@ -179,7 +173,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
       const auto mean = [&](float sum) {
         if constexpr (of_codes<T>) {
           const float number = __fdiv_rn(__fmul_rn(sum, args.codes.image.scale), pixels);
-          return meaning_of(args.codes.of_means)(Results(args.codes.means).code<false>(number), 0);
+          return Meaning(args.codes.of_means)(Results(args.codes.means).code<false>(number), 0);
         } else {
           return to_f32(from_f32<T>(sum / pixels));
         }
@@ -227,7 +221,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
       for (int pixel = first + group; pixel < last; pixel += groups) {
         const std::int64_t at = static_cast<std::int64_t>(pixel) * args.channels;
         float values[pack];
-        read_values(input + at, meaning_of(args.codes.image), values);
+        read_values(input + at, Meaning(args.codes.image), values);
 #pragma unroll
         for (int j = 0; j < pack; ++j) values[j] *= factor[j];
         if constexpr (of_codes<T>) {

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "lamina/cuda/conv2d/eight_bits_ends.h"
-#include "lamina/cuda/eight_bits/reading.h"
 #include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/operator.h"

@@ -8,7 +8,6 @@
 
 #include "lamina/cuda/conv2d/eight_bits_ends.h"
 #include "lamina/cuda/divider.h"
-#include "lamina/cuda/eight_bits/reading.h"
 #include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/neighbours.h"

@@ -42,12 +42,8 @@ double expected_cycles(const Choice& c, int operands, const DeviceDescription& d
 }
 
 std::vector<Tile> tiles_of(DType type) {
-  switch (type) {
-    case DType::u8: return tiles_u8();
-    case DType::i8: return tiles_i8();
-    case DType::f16: return tiles_f16();
-    default: return tiles_bf16();
-  }
+  if (size_of(type) == 1) return type == DType::u8 ? tiles_u8() : tiles_i8();
+  return type == DType::f16 ? tiles_f16() : tiles_bf16();
 }
 
 std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, const Preparation& p,

@@ -13,7 +13,7 @@
 
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/conv2d/narrow/arguments.h"
-#include "lamina/cuda/eight_bits/reading.cuh"
+#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
@@ -112,7 +112,7 @@ __device__ __forceinline__ Pack<std::uint16_t, count / 2> codes_of(const CodeEnd
   const bool adds = others != nullptr;
   const Bytes added = adds ? *static_cast<const Bytes*>(others) : Bytes();
   const Results again(ends.again);
-  const Meaning own = meaning_of(ends.own), other = meaning_of(ends.others);
+  const Meaning own(ends.own), other(ends.others);
   Bytes result;
 #pragma unroll
   for (int i = 0; i < count; i += 2) {
@@ -232,13 +232,6 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
       __syncthreads();
     }
     Sum<T> sum[m][n][4] = {};
-    const auto multiply = [](Sum<T>(&to)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2]) {
-      if constexpr (of_codes<T>) {
-        ptx::mma<T>(to, a, b);
-      } else {
-        ptx::mma<T>(to, a, b, to);
-      }
-    };
     for (int at = from; at < last; at += stages) {
 #pragma unroll
       for (int s = 0; s < stages; ++s) {
@@ -253,8 +246,8 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
 #pragma unroll
           for (int i = 0; i < m; ++i) {
             const uint4 &above = now.pixels[2 * i], &below = now.pixels[2 * i + 1];
-            multiply(sum[i][j], {above.x, below.x, above.y, below.y}, {w.x, w.y});
-            multiply(sum[i][j], {above.z, below.z, above.w, below.w}, {w.z, w.w});
+            ptx::mma<T>(sum[i][j], {above.x, below.x, above.y, below.y}, {w.x, w.y}, sum[i][j]);
+            ptx::mma<T>(sum[i][j], {above.z, below.z, above.w, below.w}, {w.z, w.w}, sum[i][j]);
           }
         }
       }

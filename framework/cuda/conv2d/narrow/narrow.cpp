@@ -76,9 +76,8 @@ CodeEnds ends_of_codes(const ConvProblem& problem, const Preparation& p, const l
   const PointwiseChain& chain = problem.epilogue.chain;
   const auto clamp = chain.size() == 1 ? lamina::detail::Bounds() : *lamina::detail::clamp_of(chain[1]);
   ends.own = Reading(lamina::detail::CodesAlone(problem, p).output), ends.others = Reading(p.inputs[1]);
-  Rounding& again = ends.again = Rounding(p.output());
-  const auto [low, high] = std::pair(again.low, again.high);
-  again.low = std::clamp(clamp.low, low, high), again.high = std::clamp(clamp.high, low, high);
+  ends.again = Rounding(p.output());
+  ends.again.clamp(clamp.low, clamp.high);
   return ends;
 }
 
