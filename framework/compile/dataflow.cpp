@@ -32,6 +32,11 @@ std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_
   return problem;
 }
 
+std::optional<ConvProblem> Dataflow::of_codes(const Operation& op) const {
+  auto problem = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : problem_of<ConvProblem>(op);
+  return problem && problem->eight.defined() ? problem : std::nullopt;
+}
+
 int Dataflow::new_value(std::string name, const Shape& shape, Tensor constant) {
   program_.values.push_back({std::move(name), shape, {}, std::move(constant)});
   readers_.emplace_back();

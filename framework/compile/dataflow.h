@@ -47,11 +47,13 @@ class Dataflow {
   /// The operation that computes a value; `none` of inputs and constants.
   int producer(int value) const { return producer_[index(value)]; }
   const Operation* computes(int value) const { return producer(value) == none ? nullptr : &operation(producer(value)); }
-  /// The operation that computes a value which only one other reads; none if that is stored in eight bits.
-  Operation* only_for(int value) {
-    const bool one = readers(value).size() == 1 && producer(value) != none && !is_coded(value);
+  /// The operation that computes a value which only one other reads.
+  Operation* only_computes(int value) {
+    const bool one = readers(value).size() == 1 && producer(value) != none;
     return one ? &operation(producer(value)) : nullptr;
   }
+  /// The same; none if the value is stored in eight bits.
+  Operation* only_for(int value) { return is_coded(value) ? nullptr : only_computes(value); }
 
   /// What an operation does, if it is of that kind.
   template <class Problem>
@@ -62,6 +64,8 @@ class Dataflow {
   /// What a convolution of so many operands solves; nothing if the operation is none such, or of scaled channels, or
   /// not known yet.
   std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
+  /// What one of an image in eight bits solves, and of nothing else.
+  std::optional<ConvProblem> of_codes(const Operation& op) const;
 
   /// Whether a kernel runs it.
   bool runs(const Operation& op) const { return runs_in_some_format(program_, op, options_); }

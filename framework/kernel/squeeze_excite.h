@@ -12,6 +12,7 @@ struct SqueezeExciteProblem {
   ConvProblem squeeze, excite;  ///< of images of one pixel: the means to fewer values, those to the factors
   /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image.
   bool multiplies = true;
+  Quantization means = {}, between = {}, factors = {};  ///< of an image of codes, all of one type: how those are stored
 
   double flops() const { return squeeze.geometry.flops() + excite.geometry.flops(); }
 };

@@ -38,9 +38,9 @@ class Gates : Dataflow {
     return conv && conv->scaled;
   }
 
-  /// What a convolution of one pixel solves.
-  std::optional<ConvProblem> of_a_pixel(const Operation* op) const {
-    const auto problem = op == nullptr ? std::nullopt : convolution(*op, 1);
+  /// What a convolution of one pixel solves, of codes or not.
+  std::optional<ConvProblem> of_a_pixel(const Operation* op, bool codes) const {
+    const auto problem = op == nullptr ? std::nullopt : codes ? of_codes(*op) : convolution(*op, 1);
     if (!problem) return std::nullopt;
     const ConvGeometry& g = problem->geometry;
     const bool one = g.in_pixels() == 1 && g.out_pixels() == 1 && g.kernel_height == 1 && g.kernel_width == 1;
@@ -59,13 +59,22 @@ class Gates : Dataflow {
   };
 
   std::optional<Gate> gate_of(int image, int factors) {
-    Operation* const second = only_for(factors);
-    const auto excite = of_a_pixel(second);
-    Operation* const first = excite ? only_for(second->inputs[0]) : nullptr;
-    const auto squeeze = of_a_pixel(first);
-    Operation* const mean = squeeze ? only_for(first->inputs[0]) : nullptr;
+    const bool codes = is_coded(image);
+    const auto stored = [&](int value) { return program_.value(value).quantization; };
+    const auto alone_for = [&](int value) {
+      const bool alike = program_.value(value).format.dtype == program_.value(image).format.dtype;
+      return alike && is_coded(value) == codes ? only_computes(value) : nullptr;
+    };
+    Operation* const second = alone_for(factors);
+    const auto excite = of_a_pixel(second, codes);
+    Operation* const first = excite ? alone_for(second->inputs[0]) : nullptr;
+    const auto squeeze = of_a_pixel(first, codes);
+    Operation* const mean = squeeze ? alone_for(first->inputs[0]) : nullptr;
     if (!is_mean(mean) || mean->inputs[0] != image) return std::nullopt;
-    return Gate{mean, first, second, {*squeeze, *excite}};
+    SqueezeExciteProblem problem = {*squeeze, *excite};
+    problem.means = stored(first->inputs[0]), problem.between = stored(second->inputs[0]);
+    problem.factors = stored(factors);
+    return Gate{mean, first, second, std::move(problem)};
   }
 
   bool join_product(Operation& op, std::size_t factors) {

@@ -64,16 +64,11 @@ class TwoConvolutions : Dataflow {
     const int between = op.inputs[0];
     const auto conv = [&](const Operation& o) { return is_coded(between) ? of_codes(o) : convolution(o, 1); };
     const auto second = conv(op);
-    if (!second || !is_depthwise(second->geometry) || readers(between).size() != 1 || producer(between) == none) return;
-    Operation& before = operation(producer(between));
-    const auto first = conv(before);
+    Operation* const before = only_computes(between);
+    if (!second || !is_depthwise(second->geometry) || before == nullptr) return;
+    const auto first = conv(*before);
     if (!first) return;
-    join(op, before.inputs, ConvPairProblem{*first, *second, program_.value(between).quantization}, {&before});
-  }
-
-  std::optional<ConvProblem> of_codes(const Operation& op) const {
-    auto problem = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : problem_of<ConvProblem>(op);
-    return problem && problem->eight.defined() ? problem : std::nullopt;
+    join(op, before->inputs, ConvPairProblem{*first, *second, program_.value(between).quantization}, {before});
   }
 
   /// With one of several readers: what nobody else reads need not be stored at all.

@@ -26,7 +26,7 @@ constexpr bool codes = true;
 constexpr Kernel<ConvProblem> table[] = {
     {"stem", stem::takes, stem::prepare, preference::stem},
     {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
-    {"narrow", narrow::takes, narrow::prepare, preference::narrow, true},
+    {"narrow", narrow::takes, narrow::prepare, preference::narrow, true, false, false, codes},
     {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays, true},
     {"depthwise", depthwise::takes, depthwise::prepare},
     {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, true},

@@ -26,16 +26,24 @@ bool stem(const ConvProblem& problem, const Preparation&) { return problem.geome
 /// In a network it counts what runs beside it, too: among dense layers, which end in a ReLU, its blocks leave
 /// channels_last's no registers to begin with, and ResNet50 at N = 1 took 7 % longer (experiment D11). Linear
 /// bottlenecks (Sandler et al., "MobileNetV2", 2018) come behind depthwise layers, which it suits.
+///
+/// Of codes nothing else need be left of a ReLU than a zero point that is the lowest. Pixels of codes that are no whole
+/// 16 bytes are copied first for int8_wgmma: a launch more. Before Hopper there are but plain loops beside it.
 bool narrow(const ConvProblem& problem, const Preparation& p) {
   constexpr int few_filters = 32, max_filters = 320;
   constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
+  if (p.has_codes() && !p.device.wgmma) return true;
+  if (p.has_codes() && problem.geometry.in_channels % 16 != 0) return products(problem, p) <= max_products;
   const int filters = problem.geometry.out_channels;
   if (filters > max_filters) return false;
   if (problem.scaled) return filters <= few_filters || products(problem, p) <= max_scaled_products;
   if (p.device.architecture < 90) return false;  // measured on Hopper alone
   const PointwiseChain& chain = problem.epilogue.chain;
   const bool linear = chain.empty() || (chain.size() == 1 && chain[0].operand >= 0);
-  return filters <= few_filters || (linear && products(problem, p) <= max_products);
+  const View& output = p.output();
+  const int lowest = output.format.dtype == DType::u8 ? 0 : -128;
+  const bool bent = output.quantization.defined() && (problem.eight.table || output.quantization.zero_point == lowest);
+  return filters <= few_filters || (linear && !bent && products(problem, p) <= max_products);
 }
 
 /// Beside a launch for the map and one that reads it and writes a quarter: rectangles divide some layers worse.

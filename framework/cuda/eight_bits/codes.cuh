@@ -22,18 +22,10 @@ struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Neighbouring {
 template <int n>
 using Codes = Neighbouring<std::conditional_t<n == 1, std::uint8_t, std::uint32_t>, (n + 3) / 4>;
 
-/// What codes stand for. One of i8 is read as u8, 128 more, by turning its upper bit.
-struct Meaning {
-  std::uint32_t flip = 0;  ///< of four codes
-  float zero = 0;          ///< of what is read, and 2^23 more
-  float scale = 0;         ///< 0: they stand for nothing but themselves
-
+struct Meaning : Reading {
+  using Reading::Reading;
   Meaning() = default;
-  explicit Meaning(const View& view) : scale(view.quantization.scale) {
-    const bool is_signed = view.format.dtype == DType::i8;
-    flip = is_signed ? 0x80808080u : 0;
-    zero = static_cast<float>((1 << 23) + view.quantization.zero_point + (is_signed ? 128 : 0));
-  }
+  __host__ __device__ explicit Meaning(const Reading& reading) : Reading(reading) {}
 
   /// Of byte j of a word. A byte at the end of 2^23 is added to it, and the difference is exact: no conversion, of
   /// which a multiprocessor does but a few at a time.

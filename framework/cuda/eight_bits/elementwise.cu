@@ -182,8 +182,7 @@ bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::Wal
   task.product = chain[0].function == Pointwise::mul;
   if (!task.product && chain[0].function != Pointwise::add) return false;
   if (!clamp || !std::ranges::all_of(views, ordinary) || !detail::is_code(result)) return false;
-  const auto [low, high] = std::pair(task.results.low, task.results.high);
-  task.results.low = std::clamp(clamp->low, low, high), task.results.high = std::clamp(clamp->high, low, high);
+  task.results.clamp(clamp->low, clamp->high);
   task.second = inputs[second].raw(), task.of_second = Meaning(views[second]);
   task.by_channel = !whole(second);
   std::int64_t channels = 0, image_step = 0;

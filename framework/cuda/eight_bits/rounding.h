@@ -1,8 +1,26 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "lamina/kernel/preparation.h"
 
 namespace lamina::cuda {
+
+/// What codes stand for: what the arithmetic of `Meaning` needs. One of i8 is read as u8, 128 more, by turning its
+/// upper bit.
+struct Reading {
+  std::uint32_t flip = 0;  ///< of four codes
+  float zero = 0;          ///< of what is read, and 2^23 more
+  float scale = 0;         ///< 0: they stand for nothing but themselves
+
+  Reading() = default;
+  explicit Reading(const View& view) : scale(view.quantization.scale) {
+    const bool is_signed = view.format.dtype == DType::i8;
+    flip = is_signed ? 0x80808080u : 0;
+    zero = static_cast<float>((1 << 23) + view.quantization.zero_point + (is_signed ? 128 : 0));
+  }
+};
 
 /// How results are stored, and the codes of numbers: what the arithmetic of `Results` needs.
 struct Rounding {
@@ -19,6 +37,12 @@ struct Rounding {
     inverse = 1 / scale;
     rest = static_cast<float>((1 - static_cast<double>(inverse) * scale) / scale);
     low *= scale, high *= scale;
+  }
+
+  /// What is not divided is no less and no more than these first.
+  void clamp(float least, float most) {
+    const float lowest = low;
+    low = std::clamp(least, lowest, high), high = std::clamp(most, lowest, high);
   }
 };
 

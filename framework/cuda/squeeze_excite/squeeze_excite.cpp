@@ -8,10 +8,13 @@
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/rules/eight_bits.h"
 
 namespace lamina {
 namespace cuda::squeeze_excite {
 namespace {
+
+bool of_codes(const SqueezeExciteProblem& problem) { return problem.means.defined(); }
 
 Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   Arguments args;
@@ -22,6 +25,29 @@ Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   args.squeeze = Layer(lamina::detail::ceil_div(args.hidden, blocks), args.channels);
   args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden);
   return args;
+}
+
+/// The layers of a gate of codes, each as a problem of its own.
+struct CodeLayers {
+  View means, between, factors;
+  Preparation first, second;
+
+  CodeLayers(const SqueezeExciteProblem& problem, const Preparation& p)
+      : means(p.input()), between(means), factors(means), first(p), second(p) {
+    means.shape = factors.shape = {p.input().shape[0], p.input().shape[1], 1, 1};
+    between.shape = {p.input().shape[0], problem.squeeze.geometry.out_channels, 1, 1};
+    means.quantization = problem.means, between.quantization = problem.between, factors.quantization = problem.factors;
+    first.inputs = {&means, 1}, first.outputs = second.inputs = {&between, 1}, second.outputs = {&factors, 1};
+  }
+  CodeLayers(const CodeLayers&) = delete;
+  CodeLayers& operator=(const CodeLayers&) = delete;
+};
+
+/// What the layer multiplies is less its zero point already.
+CodeEnd end_of(const ConvProblem& problem, const Preparation& p, const Layer& layer, Constants& constants) {
+  const lamina::detail::CodesAlone alone(problem, p);
+  const auto end = lamina::detail::channel_end(alone.problem, alone.preparation);
+  return {eight_bits::ends_of(end, blocks * layer.rows, constants, problem.eight.table), Reading(p.output())};
 }
 
 /// Images of a cluster: more share its weights where there would be more clusters than the device has at a time.
@@ -46,7 +72,8 @@ Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, D
   const std::int64_t bytes = args.squeeze.bytes() + args.excite.bytes();
   Packed packed(blocks * bytes);
   const auto put_layer = [&](const ConvProblem& conv, const Layer& layer, int offset, int count) {
-    const float* weights = lamina::detail::floats(conv.weight);
+    const Tensor weight = conv.eight.defined() ? conv.eight.weight.to(DType::f32) : conv.weight;
+    const float* weights = lamina::detail::floats(weight);
     for (int i = 0; i < count; ++i) {
       const std::int64_t at = i / layer.rows * bytes + offset;
       const int row = i % layer.rows;
@@ -66,12 +93,30 @@ bool is_layer(const ConvProblem& problem, const Preparation& p) {
          finish_takes(problem.epilogue, p);
 }
 
+/// A lane's sum is a whole number of f32, as a channel's is.
+bool are_code_layers(const SqueezeExciteProblem& problem, const Preparation& p) {
+  using namespace lamina::detail;
+  constexpr std::int64_t exact = 1 << 24, most = 255 * 128;
+  const Arguments args = arguments_of(problem, p.input());
+  const CodeLayers layers(problem, p);
+  const auto is_one = [](const ConvProblem& layer, const Preparation& of, int lane_terms) {
+    const EightBitWeights& eight = layer.eight;
+    return is_eight_bits_and_table(layer, of) && is_code(of.output()) && layer.geometry.groups == 1 &&
+           !eight.zero_point.defined() && (eight.bias.defined() || !layer.bias.defined()) && lane_terms * most < exact;
+  };
+  return problem.multiplies && is_code(p.input()) && is_code(p.output()) && args.pixels * std::int64_t{255} < exact &&
+         Rounding(layers.means).inverse != 0 && Rounding(p.output()).inverse != 0 &&
+         is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&
+         is_one(problem.excite, layers.second, args.excite.lane_terms());
+}
+
 }  // namespace
 
 bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
-  const Format stored = {storage_type(p.precision), Layout::nhwc};
-  if (p.device.architecture < 90 || p.inputs.size() != 1 || size_of(stored.dtype) != 2 || p.input().format != stored ||
-      p.output().format.dtype != stored.dtype) {
+  const bool codes = of_codes(problem);
+  const Format stored = {codes ? p.input().format.dtype : storage_type(p.precision), Layout::nhwc};
+  if (p.device.architecture < 90 || p.inputs.size() != 1 || size_of(stored.dtype) != (codes ? 1 : 2) ||
+      p.input().format != stored || p.output().format.dtype != stored.dtype) {
     return false;
   }
   const Shape& shape = p.input().shape;
@@ -84,7 +129,7 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
       p.output().alignment % 16 != 0) {
     return false;
   }
-  return is_layer(problem.squeeze, p) && is_layer(problem.excite, p) &&
+  return (codes ? are_code_layers(problem, p) : is_layer(problem.squeeze, p) && is_layer(problem.excite, p)) &&
          shared_bytes(arguments_of(problem, p.input()), 1) <= p.device.shared_bytes;
 }
 
@@ -99,18 +144,29 @@ bool pays(const SqueezeExciteProblem&, const Preparation& p) {
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {
   const DType type = p.output().format.dtype;
   Arguments args = arguments_of(problem, p.input());
-  args.squeeze_finish = finish_of(problem.squeeze.epilogue, type);
-  args.excite_finish = finish_of(problem.excite.epilogue, type);
   Constants constants(p.device.device.index);
-  args.parameters = constants.add(pack_layers(problem, args, type).bytes());
+  if (of_codes(problem)) {
+    const CodeLayers layers(problem, p);
+    CodeArguments& codes = args.codes;
+    codes.image = codes.whole = Reading(p.input()), codes.of_means = Reading(layers.means);
+    codes.means = Rounding(layers.means), codes.output = Rounding(p.output());
+    codes.squeeze = end_of(problem.squeeze, layers.first, args.squeeze, constants);
+    codes.excite = end_of(problem.excite, layers.second, args.excite, constants);
+    codes.whole.scale = codes.of_means.scale = codes.squeeze.reading.scale = 1;
+  } else {
+    args.squeeze_finish = finish_of(problem.squeeze.epilogue, type);
+    args.excite_finish = finish_of(problem.excite.epilogue, type);
+  }
+  args.parameters = constants.add(pack_layers(problem, args, of_codes(problem) ? DType::f16 : type).bytes());
   const int images = images_of(args, p.device);
   const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
   const void* const function = kernel(type, images, problem.multiplies);
   reserve_shared_memory(p.device.device.index, function, p.device.shared_bytes);
   return make_launched<Arguments>(
-      {.description = lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ",
-                                             args.hidden, " between", images > 1 ? ", several images" : "",
-                                             problem.multiplies ? "" : ", factors alone"),
+      {.description =
+           lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ", args.hidden,
+                                  " between", of_codes(problem) ? ", codes" : "", images > 1 ? ", several images" : "",
+                                  problem.multiplies ? "" : ", factors alone"),
        .kernel = function,
        .how = of_blocks(clusters * blocks, threads, shared_bytes(args, images), blocks),
        .args = args,
@@ -121,8 +177,9 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
 
 template <>
 std::span<const Kernel<SqueezeExciteProblem>> Kernels<SqueezeExciteProblem>::cuda() {
-  static constexpr Kernel<SqueezeExciteProblem> table[] = {
-      {"squeeze_excite", cuda::squeeze_excite::takes, cuda::squeeze_excite::prepare, cuda::squeeze_excite::pays}};
+  static constexpr Kernel<SqueezeExciteProblem> table[] = {{"squeeze_excite", cuda::squeeze_excite::takes,
+                                                            cuda::squeeze_excite::prepare, cuda::squeeze_excite::pays,
+                                                            false, false, false, true}};
   return table;
 }
 

@@ -5,13 +5,16 @@
 // block needs all means. In both layers a few threads share a row of weights, 16 bytes at a time; hidden values are
 // exchanged across the cluster too. The factors are the result, or the block multiplies its pixels by them, which it
 // reads again. All orders are those of the layer: no bit depends on the batch. Means, hidden values and factors are
-// rounded as the activations that they would be.
+// rounded as the activations that they would be. Of codes what a thread sums is a whole number of f32, weights being of
+// f16, and what several threads sum of products one of i32: docs/inside/precision.md has the formulas.
 // Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums [groups, C],
 // the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments filled in by
 // squeeze_excite.cpp; compute capability 9.0.
 
 #include <algorithm>
 
+#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
+#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
@@ -37,6 +40,16 @@ __device__ __forceinline__ void add(float4& sum, const float4& v) {
   sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
 
+/// An image's elements: of 16 bits, or codes of either sign.
+template <class T>
+inline constexpr bool of_codes = std::is_integral_v<T>;
+
+__device__ __forceinline__ float finish_one(const CodeEnd& to, int sum, float factor) {
+  std::uint32_t code = eight_bits::code(to.ends.end, sum, factor, 0.0f);
+  if (to.ends.table != nullptr) code = __ldg(to.ends.table + (code & 0xffu));
+  return Meaning(to.reading)(code, 0);
+}
+
 template <class T>
 __device__ __forceinline__ float finish_one(const Finish& finish, float sum) {
   float v[1] = {sum};
@@ -49,7 +62,8 @@ __device__ __forceinline__ float finish_one(const Finish& finish, float sum) {
 /// is called by one thread.
 template <class T, int images, class Put>
 __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char* parameters, const Finish& finish,
-                                         const float* values, int pitch, const Put& put) {
+                                         const CodeEnd& codes, const float* values, int pitch, const Put& put) {
+  using Weight = std::conditional_t<of_codes<T>, __half, T>;
   const auto* biases = reinterpret_cast<const float*>(parameters + layer.weight_bytes());
   const int lane = static_cast<int>(threadIdx.x) % layer.lanes, units = layer.units();
   const int step = threads / layer.lanes;
@@ -57,9 +71,15 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
   for (int first = 0; first < layer.rows; first += step) {
     const int row = first + static_cast<int>(threadIdx.x) / layer.lanes;
     const unsigned char* weights = parameters + min(row, layer.rows - 1) * layer.pitch();
+    int offset = 0;
+    float factor = 0;
+    if constexpr (of_codes<T>) {
+      const int at = static_cast<int>(ptx::cluster_rank()) * layer.rows + min(row, layer.rows - 1);
+      offset = __ldg(codes.ends.offset + at), factor = __ldg(codes.ends.factor + at);
+    }
     float chain[images] = {};
     for (int unit = lane; unit < units; unit += layer.lanes) {
-      const auto w = *reinterpret_cast<const Pack<T>*>(weights + unit * 16);
+      const auto w = *reinterpret_cast<const Pack<Weight>*>(weights + unit * 16);
 #pragma unroll
       for (int i = 0; i < images; ++i) {
         const float* v = values + i * pitch + unit * pack;
@@ -72,8 +92,14 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
     }
 #pragma unroll
     for (int i = 0; i < images; ++i) {
-      for (int other = layer.lanes / 2; other > 0; other /= 2) chain[i] += __shfl_xor_sync(~0u, chain[i], other);
-      if (lane == 0 && row < layer.rows) put(i, row, finish_one<T>(finish, chain[i] + biases[row]));
+      auto sum = static_cast<std::conditional_t<of_codes<T>, int, float>>(chain[i]);
+      for (int other = layer.lanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+      if (lane != 0 || row >= layer.rows) continue;
+      if constexpr (of_codes<T>) {
+        put(i, row, finish_one(codes, sum + offset, factor));
+      } else {
+        put(i, row, finish_one<T>(finish, sum + biases[row]));
+      }
     }
   }
 }
@@ -115,9 +141,10 @@ __device__ __forceinline__ void run(const Arguments& args) {
       float sum[pack] = {};
 #pragma unroll 8
       for (int pixel = first + group; pixel < last; pixel += groups) {
-        const auto values = *reinterpret_cast<const Pack<T>*>(input + static_cast<std::int64_t>(pixel) * args.channels);
+        float values[pack];
+        read_values(input + static_cast<std::int64_t>(pixel) * args.channels, Meaning(args.codes.whole), values);
 #pragma unroll
-        for (int j = 0; j < pack; ++j) sum[j] += to_f32(values.values[j]);
+        for (int j = 0; j < pack; ++j) sum[j] += values[j];
       }
       auto* parts = reinterpret_cast<float4*>(floats + i * pitch + place.parts + group * args.channels + mine * pack);
       parts[0] = {sum[0], sum[1], sum[2], sum[3]}, parts[1] = {sum[4], sum[5], sum[6], sum[7]};
@@ -143,12 +170,19 @@ __device__ __forceinline__ void run(const Arguments& args) {
       float4 total = {};
 #pragma unroll
       for (int r = 0; r < blocks; ++r) add(total, ptx::load_from(floats + i * pitch + place.sums + c, r));
-      const auto mean = [&](float sum) { return to_f32(from_f32<T>(sum / pixels)); };
+      const auto mean = [&](float sum) {
+        if constexpr (of_codes<T>) {
+          const float number = __fdiv_rn(__fmul_rn(sum, args.codes.image.scale), pixels);
+          return Meaning(args.codes.of_means)(Results(args.codes.means).code<false>(number), 0);
+        } else {
+          return to_f32(from_f32<T>(sum / pixels));
+        }
+      };
       *four(i, place.means + c) = {mean(total.x), mean(total.y), mean(total.z), mean(total.w)};
     }
   }
   __syncthreads();
-  multiply<T, images>(args.squeeze, memory, args.squeeze_finish, floats + place.means, pitch,
+  multiply<T, images>(args.squeeze, memory, args.squeeze_finish, args.codes.squeeze, floats + place.means, pitch,
                       [&](int i, int row, float value) {
                         const int s = rank * args.squeeze.rows + row;
                         if (s >= args.hidden) return;
@@ -158,7 +192,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
   ptx::cluster_sync();
   const unsigned char* const second = memory + args.squeeze.bytes();
   const auto excite = [&](const auto& put) {
-    multiply<T, images>(args.excite, second, args.excite_finish, floats + place.hidden, pitch,
+    multiply<T, images>(args.excite, second, args.excite_finish, args.codes.excite, floats + place.hidden, pitch,
                         [&](int i, int row, float value) {
                           const int c = rank * args.excite.rows + row;
                           if (c < args.channels) put(i, c, value);
@@ -186,10 +220,15 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll 4
       for (int pixel = first + group; pixel < last; pixel += groups) {
         const std::int64_t at = static_cast<std::int64_t>(pixel) * args.channels;
-        auto values = *reinterpret_cast<const Pack<T>*>(input + at);
+        float values[pack];
+        read_values(input + at, Meaning(args.codes.image), values);
 #pragma unroll
-        for (int j = 0; j < pack; ++j) values.values[j] = from_f32<T>(to_f32(values.values[j]) * factor[j]);
-        *reinterpret_cast<Pack<T>*>(output + at) = values;
+        for (int j = 0; j < pack; ++j) values[j] *= factor[j];
+        if constexpr (of_codes<T>) {
+          *reinterpret_cast<Codes<pack>*>(output + at) = Results(args.codes.output).codes<false>(values);
+        } else {
+          write_floats(values, output + at);
+        }
       }
     }
   }
@@ -223,6 +262,7 @@ int shared_bytes(const Arguments& args, int images) {
 }
 
 const void* kernel(DType type, int images, bool multiplies) {
+  if (size_of(type) == 1) return kernel_of<std::uint8_t, true>(images);
   return type == DType::f16 ? kernel_of<__half>(images, multiplies) : kernel_of<__nv_bfloat16>(images, multiplies);
 }
 

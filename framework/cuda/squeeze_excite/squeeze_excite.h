@@ -2,13 +2,15 @@
 
 #include <memory>
 
+#include "lamina/cuda/conv2d/eight_bits_ends.h"
+#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/squeeze_excite.h"
 
-/// Squeeze and excitation of channels-last images of 16 bits in one launch, a cluster of blocks to an image. Compute
-/// capability 9.0. See squeeze_excite.cu.
+/// Squeeze and excitation of channels-last images of 16 bits, or of codes, in one launch, a cluster of blocks to an
+/// image. Compute capability 9.0. See squeeze_excite.cu.
 namespace lamina::cuda::squeeze_excite {
 
 inline constexpr int threads = 512;
@@ -18,6 +20,7 @@ inline constexpr int max_images = 3;  // of a cluster
 
 /// One of the two layers as a block has it: `rows` of its results, each with weights of 16 bits for `terms` values, and
 /// `lanes` threads that share a row. Rows are an odd number of 16 bytes apart, so that neighbours are in other banks.
+/// Weights of codes are whole numbers of f16.
 struct Layer {
   int rows = 0, terms = 0, lanes = 32;
   Layer() = default;
@@ -28,6 +31,20 @@ struct Layer {
   __host__ __device__ int pitch() const { return (units() | 1) * 16; }         // bytes
   __host__ __device__ int weight_bytes() const { return rows * pitch(); }
   __host__ __device__ int bytes() const { return weight_bytes() + (rows * 4 + 15) / 16 * 16; }  // with biases of f32
+  int lane_terms() const { return (units() + lanes - 1) / lanes * pack; }
+};
+
+/// What a layer's sums of codes become: codes, which may be looked up, and what those stand for is read.
+struct CodeEnd {
+  eight_bits::Ends ends = {};
+  Reading reading = {};
+};
+
+/// Of an image of codes.
+struct CodeArguments {
+  Reading image, whole, of_means;  // of scale 1 what is summed
+  Rounding means, output;
+  CodeEnd squeeze, excite;
 };
 
 struct Arguments {
@@ -35,6 +52,7 @@ struct Arguments {
   const unsigned char* parameters = nullptr;  // of each block: the first layer's, the second's
   void* output = nullptr;                     // as the input, or [N, C]
   Finish squeeze_finish, excite_finish;
+  CodeArguments codes;
   Layer squeeze, excite;  // of a block
   std::int64_t images = 0;
   int pixels = 0, channels = 0, hidden = 0;
@@ -43,9 +61,10 @@ struct Arguments {
 /// Bytes of shared memory of a block of a cluster that has so many images.
 int shared_bytes(const Arguments& args, int images);
 
-/// __global__ void(Arguments), of f16 or bf16, of a cluster that has so many images, up to max_images.
+/// __global__ void(Arguments), of f16, bf16 or codes, of a cluster that has so many images, up to max_images.
 const void* kernel(DType type, int images, bool multiplies);
 
+/// Codes are multiplied by their factors always.
 bool takes(const SqueezeExciteProblem& problem, const Preparation& preparation);
 /// Whether the image is small enough for the few blocks that it gets.
 bool pays(const SqueezeExciteProblem& problem, const Preparation& preparation);

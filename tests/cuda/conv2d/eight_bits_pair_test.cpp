@@ -1,6 +1,8 @@
-// A 1x1 convolution of codes and the depthwise one behind it in one kernel: the bits of one after the other on a CPU.
+// What of codes is one kernel, a 1x1 convolution and the depthwise one behind it, squeeze and excitation: the bits of
+// one after the other on a CPU.
 
 #include "lamina/kernel/conv_pair.h"
+#include "lamina/kernel/squeeze_excite.h"
 #include "support/conv_cases.h"
 #include "support/on_gpu.h"
 #include "support/problem_data.h"
@@ -24,6 +26,15 @@ ConvProblem draw_codes(const ConvCase& layer, float input_scale, const Pointwise
   }
   problem.epilogue.chain = {end};
   return problem;
+}
+
+/// Of images, by the CPU; `codes`: of the operands and the result.
+template <class Problem>
+Tensor on_cpu(const Problem& problem, const std::vector<Tensor>& from, const Shape& to,
+              const std::vector<Quantization>& codes) {
+  const RunOptions options = {
+      .inputs = std::vector(from.size(), Layout::nhwc), .output = Layout::nhwc, .quantizations = codes};
+  return run_problem(problem, from, to, from[0].dtype(), Device::cpu(), options);
 }
 
 class EightBitPairs : public OnGpu {};
@@ -53,21 +64,15 @@ TEST_P(EightBitPairs, HaveTheBitsOfOneAfterTheOther) {
       const Tensor x = random_codes({c.batch, c.in, c.height, c.width}, type, 5);
       const Shape of_map = {c.batch, c.filters, c.height, c.width},
                   to = {c.batch, c.filters, g.out_height, g.out_width};
-      const auto alone = [&](const ConvProblem& problem, const Tensor& of, const Shape& shape, Quantization from,
-                             Quantization codes) {
-        const RunOptions plain = {
-            .inputs = {Layout::nhwc}, .output = Layout::nhwc, .kernel = "int8_direct", .quantizations = {from, codes}};
-        return ProblemRun(problem, {of}, shape, type, Device::cpu(), plain).run();
-      };
       for (const bool looks_up : {false, true}) {
         Quantization first = between, second = output;
         if (looks_up) {
           first = {0.13f, is_signed ? 9 : 140}, second = {0.08f, is_signed ? -2 : 110};
           pair.first.epilogue = pair.second.epilogue = {};
         }
-        Tensor expected = alone(pair.first, x, of_map, input, first);
+        Tensor expected = on_cpu(pair.first, {x}, of_map, {input, first});
         if (looks_up) expected = looked_up(expected, *random_table(1));
-        expected = alone(pair.second, expected, to, between, second);
+        expected = on_cpu(pair.second, {expected}, to, {between, second});
         if (looks_up) expected = looked_up(expected, *random_table(2));
         ConvPairProblem problem = pair;
         if (looks_up) {
@@ -92,6 +97,51 @@ TEST_P(EightBitPairs, HaveTheBitsOfOneAfterTheOther) {
 }
 
 LAMINA_ON_GPUS(EightBitPairs);
+
+class EightBitGates : public OnGpu {};
+
+/// Fewer pixels than blocks, hidden values and channels that eight blocks do not share out evenly; the clusters that
+/// the rule believes in make for one image of each, and several.
+TEST_P(EightBitGates, HaveTheBitsOfOneAfterTheOther) {
+  struct Case {
+    int batch, channels, height, width, hidden;
+  };
+  const Case cases[] = {{1, 32, 112, 112, 8}, {3, 96, 28, 27, 4},  {2, 1152, 7, 7, 48}, {5, 8, 1, 1, 1},
+                        {2, 120, 1, 3, 10},   {1, 4096, 3, 2, 17}, {33, 888, 7, 7, 222}};
+  if (describe(gpu()).architecture < 90) GTEST_SKIP() << "needs compute capability 9.0";
+  for (const Case& c : cases) {
+    for (const DType type : {DType::u8, DType::i8}) {
+      const std::int32_t middle = type == DType::u8 ? 128 : 0;
+      const Quantization image = {0.021f, middle + 9}, means = {0.0031f, middle - 20}, hidden = {0.05f, middle - 90},
+                         logits = {0.02f, middle}, factors = {0.004f, middle - 128}, output = {0.011f, middle + 3};
+      SqueezeExciteProblem gate = {
+          .squeeze = draw_codes(square(c.batch, c.channels, 1, 1, c.hidden, 1), means.scale, {Pointwise::relu}, 1),
+          .excite = draw_codes(square(c.batch, c.hidden, 1, 1, c.channels, 1), hidden.scale, {}, 2),
+          .means = means,
+          .between = hidden,
+          .factors = factors};
+      gate.excite.epilogue = {};
+      const Shape whole = {c.batch, c.channels, c.height, c.width}, pixel = {c.batch, c.channels, 1, 1};
+      const Tensor x = random_codes(whole, type, 5);
+      const PoolProblem mean = {PoolKind::adaptive, {x.numel() / c.height / c.width, c.height, c.width, 1, 1}};
+      Tensor factor =
+          on_cpu(gate.squeeze, {on_cpu(mean, {x}, pixel, {image, means})}, {c.batch, c.hidden, 1, 1}, {means, hidden});
+      factor = looked_up(on_cpu(gate.excite, {factor}, pixel, {hidden, logits}), *random_table(3));
+      gate.excite.eight.codes = logits, gate.excite.eight.codes_type = type, gate.excite.eight.table = random_table(3);
+      const PointwiseProblem product = {.chain = {{.function = Pointwise::mul, .operand = 1}}};
+      const Tensor expected = on_cpu(product, {x, factor}, whole, {image, factors, output});
+      for (const int clusters : {0, 1, 3}) {
+        RunOptions options = {.inputs = {Layout::nhwc}, .output = Layout::nhwc, .quantizations = {image, output}};
+        options.description = describe(gpu());
+        if (clusters > 0) options.description->clusters.fill(clusters);
+        const Tensor found = run_problem(gate, {x}, whole, type, gpu(), options);
+        EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0) << whole << ", " << type << clusters;
+      }
+    }
+  }
+}
+
+LAMINA_ON_GPUS(EightBitGates);
 
 }  // namespace
 }  // namespace lamina::test

@@ -1,7 +1,5 @@
 // Convolutions of codes on a GPU beside the CPU's plain loops: the same bits, whichever kernel, tile and batch.
 
-#include "lamina/kernel/rules/eight_bits.h"
-#include "lamina/kernel/rules/epilogue_rules.h"
 #include "support/conv_cases.h"
 #include "support/on_gpu.h"
 #include "support/problem_data.h"
@@ -74,7 +72,12 @@ const ConvCase layers[] = {square(2, 64, 6, 7, 64, 1, 1, 0, 1, 1),       square(
                            square(5, 128, 28, 28, 128, 3, 1, 1, 1, 1),   square(40, 2048, 1, 1, 1000, 1, 1, 0, 1, 1),
                            square(2, 192, 8, 8, 192, 3, 1, 1, 1, 8),     square(2, 120, 12, 14, 120, 3, 1, 1, 1, 5),
                            square(2, 168, 10, 9, 168, 3, 2, 1, 1, 7),    square(2, 36, 12, 9, 68, 3, 1, 1, 1, 1),
-                           square(2, 96, 14, 8, 192, 3, 1, 1, 1, 4)};
+                           square(2, 96, 14, 8, 192, 3, 1, 1, 1, 4),     square(2, 264, 7, 7, 112, 1, 1, 0, 1, 1),
+                           square(3, 24, 9, 5, 8, 1, 1, 0, 1, 1),        square(5, 16, 31, 33, 40, 1, 1, 0, 1, 1),
+                           square(1, 960, 7, 7, 160, 1, 1, 0, 1, 1),     square(2, 120, 28, 27, 144, 1, 1, 0, 1, 1)};
+
+/// Those that divide K.
+bool splits_sums(std::string_view kernel) { return kernel == "int8_wgmma" || kernel == "narrow"; }
 
 class EightBitConvolutions : public OnGpu {
  protected:
@@ -87,13 +90,13 @@ class EightBitConvolutions : public OnGpu {
                                        }())
                                 .run();
     int kernels = 0;
-    for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "int8_wgmma", "int8_direct"}) {
+    for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "narrow", "int8_wgmma", "int8_direct"}) {
       for (const int splits : {0, 1, 2}) {
         RunOptions options = made.options;
         options.kernel = kernel, options.tuning.splits = splits;
         if (splits > 1 && kernel == "int8_wgmma" && made.problem.geometry.reduction() <= 256) continue;
         const ProblemRun run(made.problem, {made.x}, made.output, made.type, gpu(), options);
-        if (!run.taken() || (splits > 0 && kernel != "int8_wgmma")) continue;
+        if (!run.taken() || (splits > 0 && !splits_sums(kernel))) continue;
         ++kernels;
         const Tensor actual = run.run();
         const auto* const a = static_cast<const std::byte*>(actual.raw());
@@ -127,12 +130,13 @@ TEST_P(EightBitConvolutions, OfWeightsWithZeroPoints) {
 }
 
 TEST_P(EightBitConvolutions, OfEveryTile) {
-  const ConvCase l = square(3, 192, 14, 14, 200, 3, 1, 1);
-  for (int tile = 0; tile < 13; ++tile) {
+  for (int tile = 0; tile < 26; ++tile) {
+    const bool narrow = tile >= 13;
+    const ConvCase l = narrow ? square(3, 184, 14, 3, 200, 1, 1, 0) : square(3, 192, 14, 14, 200, 3, 1, 1);
     for (const int multicast : {1, 2}) {
-      Made made = make(l, DType::u8, End::codes);
-      made.options.tuning = {.tile = tile, .splits = 1, .multicast = multicast};
-      made.options.kernel = "int8_wgmma";
+      Made made = make(l, tile % 2 == 0 ? DType::u8 : DType::i8, End::codes);
+      made.options.tuning = {.tile = tile % 13, .splits = narrow ? multicast : 1, .multicast = multicast};
+      made.options.kernel = narrow ? "narrow" : "int8_wgmma";
       const ProblemRun run(made.problem, {made.x}, made.output, made.type, gpu(), made.options);
       if (!run.taken()) continue;
       RunOptions plain = made.options;
@@ -142,22 +146,6 @@ TEST_P(EightBitConvolutions, OfEveryTile) {
       EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0) << "tile " << tile << ", " << multicast;
     }
   }
-}
-
-/// What two codes stand for, added, clamped and rounded, one after the other.
-Tensor sum_of(const Tensor& a, Quantization of_a, const Tensor& b, Quantization of_b, detail::Bounds bounds,
-              Quantization to) {
-  Tensor result(a.shape(), a.dtype());
-  const auto each = [&]<class T>(T) {
-    for (std::size_t i = 0; i < a.values<T>().size(); ++i) {
-      const float x = static_cast<float>(a.values<T>()[i] - of_a.zero_point) * of_a.scale;
-      const float y = static_cast<float>(b.values<T>()[i] - of_b.zero_point) * of_b.scale;
-      const float sum = std::clamp(x + y, bounds.low, bounds.high);
-      result.values<T>()[i] = static_cast<T>(detail::code_of(sum, to, a.dtype()));
-    }
-  };
-  a.dtype() == DType::u8 ? each(std::uint8_t{}) : each(std::int8_t{});
-  return result;
 }
 
 TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
@@ -179,8 +167,8 @@ TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
       made.problem.eight.codes = addend, made.problem.eight.codes_type = type;
       for (const PointwiseChain& chain : chains) {
         made.problem.epilogue.chain = chain;
-        const Tensor expected = sum_of(alone, addend, others, other,
-                                       chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain.back()), to);
+        const Tensor expected = run_problem(PointwiseProblem{.chain = chain}, {alone, others}, made.output, type,
+                                            Device::cpu(), {.quantizations = {addend, other, to}});
         for (int tile = -1; tile < 13; ++tile) {
           for (const int splits : {1, 2}) {
             if (tile >= 0 && &chain != &chains[2]) continue;
@@ -188,14 +176,17 @@ TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
             if (splits > 1 && made.problem.geometry.reduction() <= 256) continue;
             RunOptions options = made.options;
             options.inputs = {Layout::nhwc, Layout::nhwc}, options.quantizations = {input, other, to};
-            options.kernel = "int8_wgmma", options.tuning = {.tile = tile, .splits = splits};
-            const ProblemRun run(made.problem, {made.x, others}, made.output, type, gpu(), options);
-            if (!run.taken()) continue;
-            ++taken;
-            const Tensor actual = run.run();
-            EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
-                << describe(geometry_of(l)) << ", " << type << ", chain of " << chain.size() << ", tile " << tile
-                << ", " << splits << " splits";
+            options.tuning = {.tile = tile, .splits = splits};
+            for (const std::string_view kernel : {"int8_wgmma", "narrow"}) {
+              options.kernel = kernel;
+              const ProblemRun run(made.problem, {made.x, others}, made.output, type, gpu(), options);
+              if (!run.taken()) continue;
+              ++taken;
+              const Tensor actual = run.run();
+              EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
+                  << kernel << ", " << describe(geometry_of(l)) << ", " << type << ", chain of " << chain.size()
+                  << ", tile " << tile << ", " << splits << " splits";
+            }
           }
         }
       }
@@ -217,9 +208,9 @@ TEST_P(EightBitConvolutions, LookUpTheirCodes) {
       made.problem.eight.table = random_table(7);
       const Tensor expected = looked_up(alone, *made.problem.eight.table);
       options.quantizations[1] = {0.7f, 3};
-      for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "int8_wgmma"}) {
+      for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "narrow", "int8_wgmma"}) {
         for (const int splits : {1, 2}) {
-          if (splits > 1 && (kernel != "int8_wgmma" || made.problem.geometry.reduction() <= 256)) continue;
+          if (splits > 1 && (!splits_sums(kernel) || made.problem.geometry.reduction() <= 256)) continue;
           options.kernel = kernel, options.tuning.splits = splits;
           const ProblemRun run(made.problem, {made.x}, made.output, type, gpu(), options);
           if (!run.taken()) continue;

@@ -134,13 +134,7 @@ __device__ __forceinline__ void expand(const PairArguments& args, const Rectangl
         const uint2 word = *reinterpret_cast<const uint2*>(weights + j * fragment_bytes);
         const std::uint32_t b[2] = {word.x, word.y};
 #pragma unroll
-        for (int i = 0; i < m; ++i) {
-          if constexpr (of_codes<T>) {
-            ptx::mma<T>(sum[i][j], a[i], b);
-          } else {
-            ptx::mma<T>(sum[i][j], a[i], b, sum[i][j]);
-          }
-        }
+        for (int i = 0; i < m; ++i) ptx::mma<T>(sum[i][j], a[i], b, sum[i][j]);
       }
       weights += all * fragment_bytes;
     }

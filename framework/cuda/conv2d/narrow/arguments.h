@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/conv2d/eight_bits_ends.h"
 #include "lamina/cuda/divider.h"
+#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/neighbours.h"
 
@@ -14,15 +16,24 @@
 namespace lamina::cuda::narrow {
 
 inline constexpr int threads = 256, warps = threads / 32;
-inline constexpr int chunk = 32;            // channels of two mma.sync: 16 bytes of each lane
+inline constexpr int chunk_bytes = 64;      // of a pixel, of two mma.sync: 16 of each lane
 inline constexpr int fragment_bytes = 512;  // of weights: a chunk of 8 filters
 
+/// What becomes of sums of codes: codes, which are looked up, or added to those at Finish::residual.
+struct CodeEnds {
+  eight_bits::SumsEnd end = {};
+  const std::uint8_t* table = nullptr;  // [256]
+  Reading own = {}, others = {};
+  Rounding again = {};  // of their sum
+};
+
 struct Arguments {
-  const void* input = nullptr;                // [M, K]
-  const void* factors = nullptr;              // [N, K], what the channels of each image are multiplied by; or nothing
-  const unsigned char* weights = nullptr;     // [slices, slice_bytes], see slice_bytes
-  void* output = nullptr;                     // [M, F]
-  Finish finish;                              // a clamp, perhaps behind an addition
+  const void* input = nullptr;             // [M, K]
+  const void* factors = nullptr;           // [N, K], what the channels of each image are multiplied by; or nothing
+  const unsigned char* weights = nullptr;  // [slices, slice_bytes], see slice_bytes
+  void* output = nullptr;                  // [M, F]
+  Finish finish;                           // a clamp, perhaps behind an addition; of codes only what is added
+  CodeEnds codes;
   int pixels = 0, channels = 0, filters = 0;  // M, K, F
   int output_pitch = 0;                       // elements from pixel to pixel of the output and of what is added
   int chunks = 0;                             // of K
@@ -33,9 +44,12 @@ struct Arguments {
   Neighbours neighbours = {};
 };
 
-/// Of a slice's parameters: fragments [chunks, n, lane] of 16 bytes, and biases [8 n] in f32.
+/// Of a slice's parameters: fragments [chunks, n, lane] of 16 bytes, and biases [8 n] in f32; of codes whole numbers,
+/// and factors [8 n].
 __host__ __device__ constexpr int bias_offset(int chunks, int n) { return chunks * n * fragment_bytes; }
-__host__ __device__ constexpr int slice_bytes(int chunks, int n) { return bias_offset(chunks, n) + n * 32; }
+__host__ __device__ constexpr int slice_bytes(int chunks, int n, bool codes) {
+  return bias_offset(chunks, n) + n * (codes ? 64 : 32);
+}
 
 /// Filter of a slice that column `column` of fragment `j` belongs to: a lane then has 2 n neighbouring filters.
 __host__ __device__ constexpr int filter_of(int n, int j, int column) {
@@ -59,5 +73,7 @@ __host__ __device__ constexpr int resident_of(int m, int n, bool scaled) {
 
 std::vector<Tile> tiles_f16();
 std::vector<Tile> tiles_bf16();
+std::vector<Tile> tiles_u8();  // these and the next: none scaled
+std::vector<Tile> tiles_i8();
 
 }  // namespace lamina::cuda::narrow

@@ -21,6 +21,7 @@ double expected_cycles(const Choice& c, int operands, const DeviceDescription& d
   constexpr double product = 4.2, bytes_per_cycle = 34, shared_per_cycle = 150, stored_per_cycle = 23;
   const Arguments& a = c.args;
   const int m = c.tile.m, n = c.tile.n;
+  const bool codes = c.element_bytes == 1;
   const double products = m * n * 2, warp_tiles = warps / a.splits;  // of a block's tile
   const double stores = 2.0 * m * (n % 4 == 0 ? n / 4 : 1) * (a.splits == 1 ? 57 : 108);
   const double tile =
@@ -30,30 +31,35 @@ double expected_cycles(const Choice& c, int operands, const DeviceDescription& d
   const double rounds = ceil_div(a.tiles, c.blocks / a.slices);
   const double blocks = std::ceil(1.0 * c.blocks / device.multiprocessors) * rounds;  // of a multiprocessor
   const double pixels = warp_tiles * 16 * m, filters = 8.0 * n;
-  const double read = pixels * (a.channels * (c.tile.scaled ? 2.8 : 2) + 2 * filters * operands);
+  const double read = pixels * c.element_bytes * (a.channels * (c.tile.scaled ? 1.4 : 1) + filters * operands);
   const double shared = warp_tiles * a.chunks * n * fragment_bytes;
   const double work =
       blocks *
       (std::max({warp_tiles * a.chunks * products * product, read / bytes_per_cycle, shared / shared_per_cycle}) +
-       pixels * filters * 2 * operands / stored_per_cycle);
-  const double fill = slice_bytes(a.chunks, n) / fill_per_cycle * (c.blocks > device.multiprocessors ? 2 : 1);
+       pixels * filters * 2 * operands / stored_per_cycle);  // of codes, instructions
+  const double fill = slice_bytes(a.chunks, n, codes) / fill_per_cycle * (c.blocks > device.multiprocessors ? 2 : 1);
   return start + fill + each_block * c.blocks + std::max(rounds * tile, work);
+}
+
+std::vector<Tile> tiles_of(DType type) {
+  if (size_of(type) == 1) return type == DType::u8 ? tiles_u8() : tiles_i8();
+  return type == DType::f16 ? tiles_f16() : tiles_bf16();
 }
 
 std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, const Preparation& p,
                              const Choice* like) {
   std::optional<Choice> best;
-  const std::vector<Tile> tiles = p.precision == Precision::fp16 ? tiles_f16() : tiles_bf16();
-  for (std::size_t i = 0; i < tiles.size(); ++i) {
-    const Tile& tile = tiles[i];
+  const DType type = p.input().format.dtype;
+  int number = -1;
+  for (const Tile& tile : tiles_of(type)) {
     if (tile.scaled != problem.scaled) continue;
-    if (p.tuning.tile >= 0 && p.tuning.tile != static_cast<int>(i) / 2) continue;
-    Choice c = {.tile = tile, .args = {}};
+    if (++number, p.tuning.tile >= 0 && p.tuning.tile != number) continue;
+    Choice c = {.tile = tile, .args = {}, .element_bytes = static_cast<int>(size_of(type))};
     Arguments& args = c.args;
     args.pixels = static_cast<int>(g.batch * g.out_pixels()), args.channels = g.in_channels;
     args.filters = g.out_channels;
     args.output_pitch = static_cast<int>(p.output().pixel_pitch());
-    args.chunks = ceil_div(g.in_channels, chunk);
+    args.chunks = ceil_div(g.in_channels * c.element_bytes, chunk_bytes);
     args.slices = ceil_div(g.out_channels, 8 * tile.n);
     args.by_slices = Divider(args.slices), args.by_image = Divider(g.out_pixels());
     for (const int splits : {1, 2, 4, 8}) {
@@ -62,7 +68,8 @@ std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, 
       if (like != nullptr && splits != like->args.splits) continue;
       args.splits = splits;
       args.tiles = ceil_div(args.pixels, 16 * tile.m * (warps / splits));
-      c.shared_bytes = slice_bytes(args.chunks, tile.n) + (splits > 1 ? warps * tile.m * tile.n * 512 : 0);
+      c.shared_bytes =
+          slice_bytes(args.chunks, tile.n, c.element_bytes == 1) + (splits > 1 ? warps * tile.m * tile.n * 512 : 0);
       if (c.shared_bytes > p.device.shared_bytes) continue;
       const int fit = p.device.multiprocessor_shared_bytes / (c.shared_bytes + p.device.reserved_shared_bytes);
       const int resident = std::clamp(fit, 1, tile.resident);

@@ -12,6 +12,7 @@ namespace lamina::cuda::narrow {
 struct Choice {
   Tile tile;
   Arguments args;  // all that does not need memory
+  int element_bytes = 2;
   int blocks = 0;
   int shared_bytes = 0;
   double cycles = 0;

@@ -1,24 +1,31 @@
 #pragma once
 
-// A 1x1 convolution to few filters: pixels [M, K] x filters [K, F] between channels-last tensors of 16 bits, as mobile
-// networks' blocks end. Pixels go from memory straight into the fragments of mma.sync, 16 bytes a lane: which k a
-// register of a fragment stands for is free, as long as both operands agree, and so lane 4 g + t has channels 8 t to 8
-// t
-// + 7 of a chunk of 32, of row g. On their way they may be multiplied by factors of their image's channels, as squeeze
-// and excitation ends, and are rounded then as that product would be.
+// A 1x1 convolution to few filters: pixels [M, K] x filters [K, F] between channels-last tensors of 16 bits, or of
+// codes, as mobile networks' blocks end. Pixels go from memory straight into the fragments of mma.sync, 16 bytes a
+// lane: which k a register of a fragment stands for is free, as long as both operands agree, and so lane 4 g + t has
+// bytes 16 t to 16 t + 15 of a chunk of 64, of row g. On their way they may be multiplied by factors of their image's
+// channels, as squeeze and excitation ends, and are rounded then as that product would be.
 //
 // A warp owns 16 m pixels, 8 n filters and, where there are too few of these, a part of K: `splits` warps of a block
 // share a tile, and add up through shared memory. A block owns a slice of the filters, whose weights lie in shared
 // memory from before its predecessor ends, and walks over tiles of pixels. Shared memory: slice_bytes, and behind them
 // the warps' sums where splits > 1. Preconditions: Arguments filled in by narrow.cpp; compute capability 8.0.
 
+#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/conv2d/narrow/arguments.h"
+#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/ptx/mma_codes.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::narrow {
+
+template <class T>
+inline constexpr bool of_codes = std::is_integral_v<T>;
+template <class T>
+using Sum = std::conditional_t<of_codes<T>, int, float>;
 
 /// Two neighbouring elements times two, each product rounded.
 template <class T>
@@ -54,6 +61,7 @@ struct Operands {
 /// Where a lane's 2 m rows lie, eight pixels apart.
 template <class T, int m, bool scaled>
 struct Rows {
+  static constexpr int bytes = sizeof(T);
   const unsigned char *pixels[2 * m], *factors[scaled ? 2 * m : 1];
 
   __device__ __forceinline__ Rows(const Arguments& args, int first) {
@@ -62,7 +70,7 @@ struct Rows {
     for (int i = 0; i < 2 * m; ++i) {
       const int pixel = min(first + i * 8 + lane / 4, args.pixels - 1);
       const auto at = [&](const void* from, std::int64_t row) {
-        return static_cast<const unsigned char*>(from) + (row * args.channels + lane % 4 * 8) * 2;
+        return static_cast<const unsigned char*>(from) + row * args.channels * bytes + lane % 4 * 16;
       };
       pixels[i] = at(args.input, pixel);
       if constexpr (scaled) factors[i] = at(args.factors, args.by_image.quotient(static_cast<std::uint32_t>(pixel)));
@@ -71,75 +79,121 @@ struct Rows {
 
   /// Zeros from `last` on, and behind the channels.
   __device__ __forceinline__ void load(const Arguments& args, int at, int last, Operands<T, m, scaled>& to) const {
-    const bool inside = at < last && at * chunk + static_cast<int>(threadIdx.x) % 4 * 8 < args.channels;
+    const int left = args.channels * bytes - at * chunk_bytes - static_cast<int>(threadIdx.x) % 4 * 16;
+    const bool inside = at < last && left > 0;
+    const bool halves = of_codes<T> && args.channels % 16 != 0;  // of 16 bytes, which the next pixel may begin amidst
 #pragma unroll
     for (int i = 0; i < 2 * m; ++i) {
       to.pixels[i] = {};
-      if (inside) to.pixels[i] = *reinterpret_cast<const uint4*>(pixels[i] + at * (chunk * 2));
+      const unsigned char* const from = pixels[i] + at * chunk_bytes;
+      if (inside && halves) {
+        const auto first = *reinterpret_cast<const uint2*>(from);
+        to.pixels[i].x = first.x, to.pixels[i].y = first.y;
+        if (left < 16) continue;
+        const auto second = *reinterpret_cast<const uint2*>(from + 8);
+        to.pixels[i].z = second.x, to.pixels[i].w = second.y;
+      } else if (inside) {
+        to.pixels[i] = *reinterpret_cast<const uint4*>(from);
+      }
       if constexpr (scaled) {
         to.factors[i] = {};
-        if (inside) to.factors[i] = *reinterpret_cast<const uint4*>(factors[i] + at * (chunk * 2));
+        if (inside) to.factors[i] = *reinterpret_cast<const uint4*>(factors[i] + at * chunk_bytes);
       }
     }
   }
 };
 
-/// Finishes and stores `count` neighbouring filters of a pixel.
+/// The codes of neighbouring filters' sums, as Arguments::codes says; `others`: what they may be added to.
+template <int count>
+__device__ __forceinline__ Pack<std::uint16_t, count / 2> codes_of(const CodeEnds& ends, const int (&sum)[count],
+                                                                   const float* factor, const void* others) {
+  using Bytes = Pack<std::uint16_t, count / 2>;
+  const auto zero = static_cast<std::uint32_t>(ends.end.quantization.zero_point);
+  const bool adds = others != nullptr;
+  const Bytes added = adds ? *static_cast<const Bytes*>(others) : Bytes();
+  const Results again(ends.again);
+  const Meaning own(ends.own), other(ends.others);
+  Bytes result;
+#pragma unroll
+  for (int i = 0; i < count; i += 2) {
+    std::uint32_t code[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      code[j] =
+          eight_bits::rounded(__fmul_rn(__int2float_rn(sum[i + j]), factor[i + j]), ends.end.low, ends.end.high, zero);
+      if (ends.table != nullptr) code[j] = __ldg(ends.table + (code[j] & 0xffu));
+      if (adds) code[j] = again.code<false>(__fadd_rn(own(code[j], 0), other(added.values[i / 2], j)));
+    }
+    result.values[i / 2] = static_cast<std::uint16_t>(__byte_perm(code[0], code[1], 0x0040));
+  }
+  return result;
+}
+
+/// Finishes and stores `count` neighbouring filters of a pixel; `factor`: of codes, of the first of them.
 template <class T, int count>
-__device__ __forceinline__ void store(const Arguments& args, int pixel, int filter, float (&sum)[count]) {
+__device__ __forceinline__ void store(const Arguments& args, int pixel, int filter, Sum<T> (&sum)[count],
+                                      const float* factor) {
   if (pixel >= args.pixels || filter >= args.filters) return;
   const std::int64_t index = static_cast<std::int64_t>(pixel) * args.output_pitch + filter;
-  float residual[count];
-  load_residual<T>(args.finish, index, residual);
-  Pack<T, count> result;
+  if constexpr (of_codes<T>) {
+    const auto* const others = static_cast<const T*>(args.finish.residual);
+    *reinterpret_cast<Pack<std::uint16_t, count / 2>*>(static_cast<T*>(args.output) + index) =
+        codes_of(args.codes, sum, factor, others == nullptr ? others : others + index);
+  } else {
+    float residual[count];
+    load_residual<T>(args.finish, index, residual);
+    Pack<T, count> result;
 #pragma unroll
-  for (int i = 0; i < count; ++i) {
-    result.values[i] = from_f32<T>(clamped(sum[i] + residual[i], args.finish.low, args.finish.high));
+    for (int i = 0; i < count; ++i) {
+      result.values[i] = from_f32<T>(clamped(sum[i] + residual[i], args.finish.low, args.finish.high));
+    }
+    *reinterpret_cast<Pack<T, count>*>(static_cast<T*>(args.output) + index) = result;
   }
-  *reinterpret_cast<Pack<T, count>*>(static_cast<T*>(args.output) + index) = result;
 }
 
 /// Of a warp that has all of K. `first`: the tile's first pixel; `filter`: the slice's first.
 template <class T, int m, int n>
-__device__ __forceinline__ void store_tile(const Arguments& args, int first, int filter, const float* bias,
-                                           const float (&sum)[m][n][4]) {
+__device__ __forceinline__ void store_tile(const Arguments& args, int first, int filter, const Sum<T>* bias,
+                                           const Sum<T> (&sum)[m][n][4]) {
   static_assert(n % 2 == 0);
+  const auto* const factor = reinterpret_cast<const float*>(bias + 8 * n);
   constexpr int count = n % 4 == 0 ? 8 : 4;
   const int lane = static_cast<int>(threadIdx.x) % 32, own = lane % 4 * 2 * n;
 #pragma unroll
   for (int i = 0; i < 2 * m; ++i) {
 #pragma unroll
     for (int j = 0; j < 2 * n; j += count) {
-      float values[count];
+      Sum<T> values[count];
 #pragma unroll
       for (int e = 0; e < count; ++e) values[e] = sum[i / 2][(j + e) / 2][i % 2 * 2 + e % 2] + bias[own + j + e];
-      store<T>(args, first + i * 8 + lane / 4, filter + own + j, values);
+      store<T>(args, first + i * 8 + lane / 4, filter + own + j, values, factor + own + j);
     }
   }
 }
 
 /// Of warps that have a part of K each: they share the tile's fragments, and add up in the order of the parts.
 template <class T, int m, int n>
-__device__ __forceinline__ void store_together(const Arguments& args, int first, int filter, const float* bias,
-                                               float4* sums, const float (&sum)[m][n][4]) {
+__device__ __forceinline__ void store_together(const Arguments& args, int first, int filter, const Sum<T>* bias,
+                                               Pack<Sum<T>, 4>* sums, const Sum<T> (&sum)[m][n][4]) {
+  const auto* const factor = reinterpret_cast<const float*>(bias + 8 * n);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int split = warp % args.splits, own = lane % 4 * 2 * n;
 #pragma unroll
   for (int f = 0; f < m * n; ++f) {
-    const float* v = sum[f / n][f % n];
+    const Sum<T>* v = sum[f / n][f % n];
     sums[(warp * m * n + f) * 32 + lane] = {v[0], v[1], v[2], v[3]};
   }
   __syncthreads();
   for (int f = split; f < m * n; f += args.splits) {
     const int j = own + f % n * 2, pixel = first + f / n * 16 + lane / 4;
-    float low[2] = {}, high[2] = {};
+    Sum<T> low[2] = {}, high[2] = {};
     for (int s = 0; s < args.splits; ++s) {
-      const float4 v = sums[((warp - split + s) * m * n + f) * 32 + lane];
-      low[0] += v.x, low[1] += v.y, high[0] += v.z, high[1] += v.w;
+      const auto v = sums[((warp - split + s) * m * n + f) * 32 + lane];
+      low[0] += v.values[0], low[1] += v.values[1], high[0] += v.values[2], high[1] += v.values[3];
     }
     low[0] += bias[j], low[1] += bias[j + 1], high[0] += bias[j], high[1] += bias[j + 1];
-    store<T>(args, pixel, filter + j, low);
-    store<T>(args, pixel + 8, filter + j, high);
+    store<T>(args, pixel, filter + j, low, factor + j);
+    store<T>(args, pixel + 8, filter + j, high, factor + j);
   }
   __syncthreads();
 }
@@ -156,7 +210,7 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
   const int begins = static_cast<int>(args.by_slices.quotient(blockIdx.x));
   const int slice = static_cast<int>(blockIdx.x) - begins * args.slices;
   const int step = static_cast<int>(args.by_slices.quotient(gridDim.x));
-  const int bytes = slice_bytes(args.chunks, n);
+  const int bytes = slice_bytes(args.chunks, n, of_codes<T>);
   {
     const unsigned char* from = args.weights + static_cast<std::int64_t>(slice) * bytes;
     for (int i = thread * 16; i < bytes; i += threads * 16) {
@@ -165,7 +219,7 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
     ptx::copy_async_commit();
   }
   const int from = args.chunks * split / args.splits, last = args.chunks * (split + 1) / args.splits;
-  const auto* bias = reinterpret_cast<const float*>(memory + bias_offset(args.chunks, n));
+  const auto* bias = reinterpret_cast<const Sum<T>*>(memory + bias_offset(args.chunks, n));
   wait_for_predecessor(args.neighbours);
   for (int tile = begins; tile < args.tiles; tile += step) {
     const int first = (tile * groups + group) * 16 * m;
@@ -177,7 +231,7 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
       ptx::copy_async_wait<0>();
       __syncthreads();
     }
-    float sum[m][n][4] = {};
+    Sum<T> sum[m][n][4] = {};
     for (int at = from; at < last; at += stages) {
 #pragma unroll
       for (int s = 0; s < stages; ++s) {
@@ -201,7 +255,8 @@ __global__ void __launch_bounds__(threads, resident_of(m, n, scaled))
     if (args.splits == 1) {
       store_tile<T, m, n>(args, first, slice * 8 * n, bias, sum);
     } else {
-      store_together<T, m, n>(args, first, slice * 8 * n, bias, reinterpret_cast<float4*>(memory + bytes), sum);
+      store_together<T, m, n>(args, first, slice * 8 * n, bias, reinterpret_cast<Pack<Sum<T>, 4>*>(memory + bytes),
+                              sum);
     }
   }
   end_beside(args.neighbours);
@@ -212,7 +267,10 @@ template <class T, int m, int n>
 void add_tiles(std::vector<Tile>& tiles) {
   tiles.push_back(
       {m, n, false, resident_of(m, n, false), reinterpret_cast<const void*>(&narrow_kernel<T, m, n, false>)});
-  tiles.push_back({m, n, true, resident_of(m, n, true), reinterpret_cast<const void*>(&narrow_kernel<T, m, n, true>)});
+  if constexpr (!of_codes<T>) {
+    tiles.push_back(
+        {m, n, true, resident_of(m, n, true), reinterpret_cast<const void*>(&narrow_kernel<T, m, n, true>)});
+  }
 }
 
 /// 16, 32 and 64 filters, of which a lane stores 8 or 16 bytes at a time: others were slower, even where they fit.

@@ -1,5 +1,6 @@
 #include "lamina/cuda/conv2d/narrow/narrow.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "lamina/base/error.h"
@@ -7,29 +8,42 @@
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/finding.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::narrow {
 namespace {
 
-/// What slice_bytes describes, of all slices; zeros where there are no more filters or channels.
-Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type) {
-  const std::int64_t bytes = slice_bytes(args.chunks, n);
+/// What slice_bytes describes, of all slices; zeros where there are no more filters or channels. `codes`: of a problem
+/// of codes.
+Packed pack(const ConvProblem& problem, const Arguments& args, int n, DType type,
+            const std::optional<lamina::detail::ChannelEnd>& codes) {
+  const std::int64_t bytes = slice_bytes(args.chunks, n, codes.has_value()), ends = bias_offset(args.chunks, n);
+  const int size = codes ? 1 : 2, channels = chunk_bytes / size;
   Packed packed(args.slices * bytes);
-  const float* weight = lamina::detail::floats(problem.weight);
   for (int slice = 0; slice < args.slices; ++slice) {
     for (int j = 0; j < n; ++j) {
       for (int column = 0; column < 8; ++column) {
         const int own = filter_of(n, j, column), filter = slice * 8 * n + own;
         if (filter >= args.filters) continue;
         for (int k = 0; k < args.channels; ++k) {
-          const int lane = column * 4 + k % chunk / 8;
-          packed.put(slice * bytes + std::int64_t{k / chunk * n + j} * fragment_bytes + lane * 16 + k % 8 * 2,
-                     bits16(weight[std::int64_t{filter} * args.channels + k], type));
+          const std::int64_t to =
+              slice * bytes + std::int64_t{k / channels * n + j} * fragment_bytes + column * 64 + k % channels * size;
+          const std::int64_t from = std::int64_t{filter} * args.channels + k;
+          if (codes) {
+            packed.put(to, problem.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(from)]);
+          } else {
+            packed.put(to, bits16(lamina::detail::floats(problem.weight)[from], type));
+          }
         }
-        if (!problem.bias.defined()) continue;
-        packed.put(slice * bytes + bias_offset(args.chunks, n) + own * 4, lamina::detail::floats(problem.bias)[filter]);
+        const std::int64_t end = slice * bytes + ends + own * 4;
+        if (codes) {
+          packed.put(end, codes->bias[static_cast<std::size_t>(filter)]);
+          packed.put(end + n * 32, codes->factor[static_cast<std::size_t>(filter)]);
+        } else if (problem.bias.defined()) {
+          packed.put(end, lamina::detail::floats(problem.bias)[filter]);
+        }
       }
     }
   }
@@ -41,21 +55,49 @@ bool slices_fit(const Preparation& p) {
   return !p.has_slices() || (!p.input().is_slice() && p.output().pixel_pitch() % 8 == 0);
 }
 
+/// Codes that become codes, by themselves, looked up or added to others, whose numbers are of ordinary size.
+bool ends_in_codes(const ConvProblem& problem, const Preparation& p) {
+  using namespace lamina::detail;
+  const EightBitWeights& eight = problem.eight;
+  if (eight.zero_point.defined() || (problem.bias.defined() && !eight.bias.defined()) || !is_code(p.output()))
+    return false;
+  if (!is_sum_of_eight_bits(problem, p)) return is_eight_bits_and_table(problem, p);
+  return operands_fit(p) && Rounding(p.output()).inverse != 0 &&
+         std::max(eight.codes.scale, p.inputs[1].quantization.scale) < 1e15f;
+}
+
+CodeEnds ends_of_codes(const ConvProblem& problem, const Preparation& p, const lamina::detail::ChannelEnd& end,
+                       Constants& constants) {
+  CodeEnds ends = {.end = end.end};
+  if (const auto& table = problem.eight.table) {
+    ends.table = constants.add(std::vector<std::uint8_t>(table->begin(), table->end()));
+  }
+  if (p.inputs.size() == 1) return ends;
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const auto clamp = chain.size() == 1 ? lamina::detail::Bounds() : *lamina::detail::clamp_of(chain[1]);
+  ends.own = Reading(lamina::detail::CodesAlone(problem, p).output), ends.others = Reading(p.inputs[1]);
+  ends.again = Rounding(p.output());
+  ends.again.clamp(clamp.low, clamp.high);
+  return ends;
+}
+
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  const DType type = storage_type(p.precision);
+  const bool codes = lamina::detail::is_code(p.input());
+  const DType type = codes ? p.input().format.dtype : storage_type(p.precision);
   const std::size_t operands = problem.scaled ? 2 : 1;
   const auto fit = [&](const View& view, std::int64_t pixels) {
     return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1) && view.alignment % 16 == 0;
   };
-  if (p.device.architecture < 80 || size_of(type) != 2 || !lamina::detail::is_of_pixels(g) || g.groups != 1 ||
-      g.in_channels % 8 != 0 || g.out_channels % 8 != 0 || p.inputs.size() < operands ||
+  if (p.device.architecture < 80 || size_of(type) != (codes ? 1 : 2) || !lamina::detail::is_of_pixels(g) ||
+      g.groups != 1 || g.in_channels % 8 != 0 || g.out_channels % 8 != 0 || p.inputs.size() < operands ||
       g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels()) ||
       !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
     return false;
   }
+  if (codes) return ends_in_codes(problem, p) && keep(choose(problem, p), p);
   if (problem.scaled && !fit(p.inputs[1], 1)) return false;
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
@@ -75,14 +117,25 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   const DType type = p.output().format.dtype;
   reserve_shared_memory(p.device.device.index, tile.kernel, p.device.shared_bytes);
   Constants constants(p.device.device.index);
-  args.weights = constants.add(pack(problem, args, tile.n, type).bytes());
-  args.finish = finish_of(problem.epilogue, type);
+  std::optional<lamina::detail::ChannelEnd> codes;
+  if (lamina::detail::is_code(p.input())) {
+    const lamina::detail::CodesAlone alone(problem, p);
+    codes = lamina::detail::channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
+    args.codes = ends_of_codes(problem, p, *codes, constants);
+  } else {
+    args.finish = finish_of(problem.epilogue, type);
+  }
+  args.weights = constants.add(pack(problem, args, tile.n, type, codes).bytes());
   const std::size_t operands = problem.scaled ? 2 : 1;
   return make_launched<Arguments>(
-      {.description = lamina::detail::concat(
-           "narrow (mma.sync): ", tile.scaled ? "scaled, " : "", 16 * tile.m, " pixels x ", 8 * tile.n,
-           " filters per warp, ", args.splits, args.splits == 1 ? " part of K, " : " parts of K, ",
-           (choice->shared_bytes + 1023) / 1024, " KB shared memory, ", choice->blocks, " blocks"),
+      {.description = lamina::detail::concat("narrow (mma.sync): ",
+                                             tile.scaled ? "scaled, "
+                                             : codes     ? "codes, "
+                                                         : "",
+                                             16 * tile.m, " pixels x ", 8 * tile.n, " filters per warp, ", args.splits,
+                                             args.splits == 1 ? " part of K, " : " parts of K, ",
+                                             (choice->shared_bytes + 1023) / 1024, " KB shared memory, ",
+                                             choice->blocks, " blocks"),
        .kernel = tile.kernel,
        .how = of_blocks(choice->blocks, threads, choice->shared_bytes),
        .args = args,

@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_con
       const std::uint32_t* const second = wide ? at + 4 : at + args.in_columns;
       const std::uint32_t a[4] = {at[0], at[below], second[0], second[below]};
 #pragma unroll
-      for (int j = 0; j < n; ++j) ptx::mma<T>(sum[j], a, w[step][j]);
+      for (int j = 0; j < n; ++j) ptx::mma<T>(sum[j], a, w[step][j], sum[j]);
       at += (wide ? 1 : 2) * args.in_columns;
     }
     auto* const to = static_cast<std::uint8_t*>(args.output) +
