@@ -96,7 +96,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
 
 bool takes_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
   return p.output().format.layout == Layout::nhwc && is_stored_alike(p) && detail::is_of_groups(problem, p) &&
-         detail::operands_fit(p) && problem.epilogue.is_residual();
+         detail::operands_fit(p) && problem.epilogue.is_residual() && problem.kind <= NormKind::root_mean_square;
 }
 
 std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, const Preparation& p) {

@@ -7,8 +7,8 @@
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/squeeze_excite.h"
 
-/// Squeeze and excitation of channels-last images of 16 bits in one launch, a cluster of blocks to an image. Compute
-/// capability 9.0. See squeeze_excite.cu.
+/// Squeeze and excitation, or a response norm's factors, of channels-last images of 16 bits in one launch, a cluster of
+/// blocks to an image. Compute capability 9.0. See squeeze_excite.cu.
 namespace lamina::cuda::squeeze_excite {
 
 inline constexpr int threads = 512;
@@ -35,7 +35,9 @@ struct Arguments {
   const unsigned char* parameters = nullptr;  // of each block: the first layer's, the second's
   void* output = nullptr;                     // as the input, or [N, C]
   Finish squeeze_finish, excite_finish;
-  Layer squeeze, excite;  // of a block
+  Layer squeeze, excite;        // of a block
+  const float* norm = nullptr;  // [2, C] in place of the two: what the channels' roots are scaled and shifted by
+  float eps = 0;
   std::int64_t images = 0;
   int pixels = 0, channels = 0, hidden = 0;
 };

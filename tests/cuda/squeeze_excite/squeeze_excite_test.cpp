@@ -1,4 +1,4 @@
-// Squeeze and excitation in one launch, against doubles.
+// Squeeze and excitation, and a response norm's factors, in one launch, against doubles.
 
 #include "lamina/kernel/squeeze_excite.h"
 
@@ -69,8 +69,18 @@ class SqueezeExcite : public OnCuda {
             layer(c.hidden, c.channels, gate.w2, gate.b2, c.excite)};
   }
 
+  static NormProblem norm_of(const Gate& gate) {
+    return {.length = gate.c.channels,
+            .eps = 1e-6,
+            .kind = NormKind::mean,
+            .channels = gate.c.channels,
+            .scale = Tensor::from(gate.b2, {gate.c.channels}),
+            .shift = Tensor::from(std::vector<float>(gate.b2.size(), 1.0f), {gate.c.channels})};
+  }
+
   /// `clusters`: that the rule believes fit on the device at a time; 0: as many as do.
-  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, int clusters = 0) {
+  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, int clusters = 0,
+                               bool responds = false) {
     const GateCase& c = gate.c;
     const View view = {.shape = {c.images, c.channels, c.height, c.width},
                        .format = {storage_type(precision), Layout::nhwc}};
@@ -84,6 +94,7 @@ class SqueezeExcite : public OnCuda {
     if (clusters > 0) p.device.clusters.fill(clusters);
     SqueezeExciteProblem problem = problem_of(gate);
     problem.multiplies = multiplies;
+    if (responds) problem.norm = norm_of(gate);
     return {choose(problem, p).prepare(problem, p), view, output};
   }
 
@@ -162,6 +173,39 @@ TEST_F(SqueezeExcite, FactorsAlone) {
         for (std::size_t k = 0; k < channels; ++k) {
           ASSERT_NEAR(actual[static_cast<std::size_t>(n) * channels + k], factor[k], 40 * unit)
               << name(precision) << ", image " << n << ", channel " << k;
+        }
+      }
+    }
+  }
+}
+
+/// Also where one channel is 1e-4 of the others, and where an image is all zeros.
+TEST_F(SqueezeExcite, FactorsOfAResponseNorm) {
+  unsigned seed = 200;
+  for (const Precision precision : of_16_bits) {
+    const double unit = precision == Precision::fp16 ? 0x1p-11 : 0x1p-8;
+    for (const GateCase& c : cases) {
+      Gate gate = draw_gate(c, ++seed);
+      const auto channels = static_cast<std::size_t>(c.channels), pixels = static_cast<std::size_t>(c.height * c.width);
+      for (std::size_t i = 0; i < pixels; ++i) gate.x[i] *= 1e-4f;
+      if (c.images > 1) std::fill(gate.x.end() - static_cast<std::ptrdiff_t>(channels * pixels), gate.x.end(), 0.0f);
+      const std::vector<unsigned char> bytes = run_bytes(prepare_gate(gate, precision, false, 0, true), gate.x);
+      for (const int clusters : {1, 2, 3})
+        EXPECT_EQ(run_bytes(prepare_gate(gate, precision, false, clusters, true), gate.x), bytes);
+      const std::vector<float> actual = to_values(bytes, {c.images, c.channels, 1, 1}, Format{storage_type(precision)});
+      for (std::size_t n = 0; n < static_cast<std::size_t>(c.images); ++n) {
+        std::vector<double> roots(channels);
+        double mean = 0;
+        for (std::size_t k = 0; k < channels; ++k) {
+          const float* plane = gate.x.data() + (n * channels + k) * pixels;
+          for (std::size_t i = 0; i < pixels; ++i) roots[k] += std::pow(rounded(plane[i], precision), 2);
+          roots[k] = rounded(static_cast<float>(std::sqrt(roots[k])), precision);
+          mean += roots[k] / static_cast<double>(channels);
+        }
+        for (std::size_t k = 0; k < channels; ++k) {
+          const double response = roots[k] / (mean + 1e-6) * double{gate.b2[k]};
+          ASSERT_NEAR(actual[n * channels + k], response + 1, 4 * unit * (std::abs(response) + 1))
+              << name(precision) << ", " << c.channels << " channels, image " << n << ", channel " << k;
         }
       }
     }
