@@ -116,7 +116,7 @@ void Dataflow::replace(Operation& op, std::shared_ptr<const Module> module, std:
   replace(op, std::move(other));
 }
 
-bool Dataflow::join(Operation& op, Operation longer, std::initializer_list<Operation*> parts) {
+bool Dataflow::join(Operation& op, Operation longer, const std::vector<Operation*>& parts) {
   if (!runs(longer)) return false;
   for (const Operation* part : parts) take_names(longer, *part);
   replace(op, std::move(longer));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -84,9 +83,9 @@ class Dataflow {
   /// An operation is not needed any more.
   void drop(Operation& op);
   /// `longer` in the place of `op`, which does what `parts` did as well; nothing, and false, if no kernel runs it.
-  bool join(Operation& op, Operation longer, std::initializer_list<Operation*> parts);
+  bool join(Operation& op, Operation longer, const std::vector<Operation*>& parts);
   template <class Problem>
-  bool join(Operation& op, std::vector<int> inputs, Problem problem, std::initializer_list<Operation*> parts,
+  bool join(Operation& op, std::vector<int> inputs, Problem problem, const std::vector<Operation*>& parts,
             int second_output = none) {
     Operation longer = op;
     longer.module = std::make_shared<Fixed<Problem>>(std::move(problem), shape(op.output), DType::f32);

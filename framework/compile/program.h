@@ -119,6 +119,9 @@ void store_eight_bits(Program& program, const CompileOptions& options);
 /// Puts one convolution in the place of linear branches of a value that are added.
 void merge_branches(Program& program, const CompileOptions& options);
 
+/// Puts norms in the place of what exporters write for them.
+void find_norms(Program& program, const CompileOptions& options);
+
 /// Makes operations part of those before them, whose modules absorb theirs.
 void fold(Program& program, const CompileOptions& options);
 

@@ -20,6 +20,8 @@ struct PoolGeometry {
 
   constexpr std::int64_t in_pixels() const { return std::int64_t{in_height} * in_width; }
   constexpr std::int64_t out_pixels() const { return std::int64_t{out_height} * out_width; }
+
+  friend bool operator==(const PoolGeometry&, const PoolGeometry&) = default;
 };
 
 }  // namespace lamina

@@ -69,6 +69,8 @@ struct PoolProblem {
   static constexpr std::string_view what = "pooling";
   PoolKind kind = PoolKind::largest;
   PoolGeometry geometry;
+
+  friend bool operator==(const PoolProblem&, const PoolProblem&) = default;
 };
 
 /// A chain of functions of the elements of inputs that broadcast to the output's shape, as NumPy's do: aligned at the
@@ -162,11 +164,16 @@ struct ReduceProblem {
   Reduction kind = Reduction::sum;
   unsigned dims = 0;  ///< bit d: dimension d of input 0's logical shape is reduced
   bool last = false;  ///< of equals, arg_max and arg_min find the last
+
+  friend bool operator==(const ReduceProblem&, const ReduceProblem&) = default;
 };
 
-/// Rows of `length` elements, one after the other (nchw), each normalised: (x - mean) / sqrt(variance + eps), the
-/// variance that of the population; if not `centred`, x / sqrt(mean square + eps). Then element e of the whole
-/// is multiplied by scale[c] and shift[c] is added, c = e / inner % channels.
+/// (x - mean) / sqrt(variance + eps), the variance that of the population; x / sqrt(mean square + eps); x / (mean +
+/// eps); x / max(sqrt(sum of squares), eps).
+enum class NormKind { centred, root_mean_square, mean, length };
+
+/// Rows of `length` elements, one after the other (nchw), each normalised. Then element e of the whole is multiplied by
+/// scale[c] and shift[c] is added, c = e / inner % channels.
 ///   layer norm: length = inner-most extents, inner = 1, channels = length
 ///   group norm: length = C / groups * H * W, inner = H * W, channels = C; instance norm: groups = C
 /// A group norm's rows may also be stored channels last, of images [N, C, H, W].
@@ -174,7 +181,7 @@ struct NormProblem {
   static constexpr std::string_view what = "norm";
   std::int64_t length = 1;
   double eps = 1e-5;
-  bool centred = true;
+  NormKind kind = NormKind::centred;
   std::int64_t inner = 1;
   std::int64_t channels = 1;
   Tensor scale = {}, shift = {};  ///< [channels]; undefined: 1, 0

@@ -19,6 +19,8 @@ constexpr Case cases[] = {{1, 1, 1, 1},         {3, 7, 1, 7},         {5, 768, 1
                           {4, 196, 196, 2},     {2, 30000, 100, 600}, {700, 16, 1, 16}, {3, 64, 1, 64},
                           {2, 20000, 20000, 1}, {1, 200704, 1, 1},    {3, 8193, 1, 1},  {2, 8192, 1, 8}};
 
+constexpr NormKind kinds[] = {NormKind::centred, NormKind::root_mean_square, NormKind::mean, NormKind::length};
+
 Tensor random_tensor(std::int64_t count, double mean, double deviation, int seed, DType dtype) {
   std::mt19937 random(static_cast<unsigned>(seed));
   std::vector<double> values(static_cast<std::size_t>(count));
@@ -35,9 +37,15 @@ void expect_normalised(const NormProblem& problem, const Tensor& input, double s
   for (std::size_t row = 0; row < x.size() / length; ++row) {
     long double mean = 0, squares = 0;
     for (std::size_t i = 0; i < length; ++i) mean += x[row * length + i];
-    mean = problem.centred ? mean / static_cast<long double>(length) : 0;
+    mean /= static_cast<long double>(length);
+    const double divisor = static_cast<double>(mean) + problem.eps;
+    if (problem.kind != NormKind::centred) mean = 0;
     for (std::size_t i = 0; i < length; ++i) squares += (x[row * length + i] - mean) * (x[row * length + i] - mean);
-    const auto factor = 1 / std::sqrt(static_cast<double>(squares / static_cast<long double>(length)) + problem.eps);
+    const double root = std::sqrt(static_cast<double>(squares / static_cast<long double>(length)) + problem.eps);
+    const double norm = std::sqrt(static_cast<double>(squares));
+    const double factor = 1 / (problem.kind == NormKind::mean     ? divisor
+                               : problem.kind == NormKind::length ? (norm < problem.eps ? problem.eps : norm)
+                                                                  : root);
     for (std::size_t i = row * length; i < (row + 1) * length; ++i) {
       const auto c = static_cast<std::size_t>(static_cast<std::int64_t>(i) / problem.inner % problem.channels);
       const double scale = problem.scale.defined() ? static_cast<double>(problem.scale.values<float>()[c]) : 1;
@@ -63,12 +71,13 @@ TEST(Norm, IsWhatTheReferenceSays) {
     for (const Case& c : cases) {
       for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
         if (dtype == DType::f16 && device.is_cpu()) continue;  // which a CPU stores in f32
-        for (const bool centred : {true, false}) {
-          NormProblem problem = {.length = c.length, .centred = centred, .inner = c.inner, .channels = c.channels};
+        for (const NormKind kind : kinds) {
+          NormProblem problem = {.length = c.length, .kind = kind, .inner = c.inner, .channels = c.channels};
           if (++seed % 3 != 0) problem.scale = random_tensor(c.channels, 1, 0.3, seed, DType::f32);
           if (seed % 4 != 0) problem.shift = random_tensor(c.channels, 0, 1, seed + 1, DType::f32);
           const double share = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 1e-3 : 8e-3;
-          expect_normalised(problem, random_tensor(c.rows * c.length, 0.5, 2, seed + 2, dtype), share, device);
+          const double mean = kind == NormKind::mean ? 8 : 0.5;  // which divides: away from 0
+          expect_normalised(problem, random_tensor(c.rows * c.length, mean, 2, seed + 2, dtype), share, device);
         }
       }
     }
@@ -88,9 +97,9 @@ TEST(Norm, OfGroupsChannelsLast) {
   int seed = 0;
   for (const auto& [image, groups] : all) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      for (const bool centred : {true, false}) {
+      for (const NormKind kind : {NormKind::centred, NormKind::root_mean_square}) {
         const std::int64_t pixels = image[2] * image[3];
-        NormProblem problem = {.length = image[1] / groups * pixels, .centred = centred};
+        NormProblem problem = {.length = image[1] / groups * pixels, .kind = kind};
         if (++seed % 4 != 0) {
           problem.inner = pixels, problem.channels = image[1];
           problem.scale = random_tensor(image[1], 1, 0.3, seed, DType::f32);
@@ -173,6 +182,11 @@ TEST(Norm, NanStaysInItsRow) {
   for (const Device device : devices_here()) {
     expect_normalised({.length = 16, .channels = 16}, Tensor::from(values, {4, 16}), 1e-5, device);
     expect_normalised({.length = 0, .channels = 1}, Tensor({4, 0}), 1e-5, device);
+    const NormProblem by_mean = {.length = 16, .eps = 1e-30, .kind = NormKind::mean, .channels = 16};
+    for (const float hard : {NAN, 1e-30f, 1e18f, 3e38f}) {  // beside terms that it makes vanish
+      values[40] = hard;
+      expect_normalised(by_mean, Tensor::from(values, {4, 16}), 1e-5, device);
+    }
     expect_normalised({.length = 5, .channels = 5}, Tensor({0, 5}), 1e-5, device);
   }
 }
@@ -195,7 +209,7 @@ TEST(Norm, RowsOnEveryInstructionSet) {
                     .length = length,
                     .channels = length,
                     .eps = static_cast<float>(eps),
-                    .centred = true});
+                    .kind = NormKind::centred});
         for (std::int64_t row = 0; row < 3; ++row) {
           const auto at = [&](auto& values, std::int64_t i) {
             return static_cast<double>(values[static_cast<std::size_t>(row * length + i)]);

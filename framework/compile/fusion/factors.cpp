@@ -125,10 +125,13 @@ class FactorsInFront : Dataflow {
         const Shape shape = {static_cast<std::int64_t>(values.size()), 1, 1};
         return new_value(before->name, shape, Tensor::from(values, shape).to(DType::f32));
       };
-      replace(*before,
-              std::make_shared<Elementwise>(PointwiseChain{{.function = Pointwise::mul, .operand = 1},
-                                                           {.function = Pointwise::add, .operand = 2}}),
-              {a->factor, numbers(a->scale), numbers(a->own)}, shape(a->factor));
+      const auto step = [](Pointwise function) {
+        return std::make_shared<Elementwise>(PointwiseChain{{.function = function, .operand = 1}});
+      };
+      const Shape of = shape(a->factor);
+      const int scale = numbers(a->scale), own = numbers(a->own);
+      const int product = insert(*before, operation_of(before->name, step(Pointwise::mul), {a->factor, scale}, of));
+      replace(*before, step(Pointwise::add), {product, own}, of);
     }
     replace(op, std::move(longer));
   }

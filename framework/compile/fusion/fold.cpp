@@ -20,7 +20,7 @@ class Folder : Dataflow {
   void fold() {
     for (int i = 0, count = static_cast<int>(program_.operations.size()); i < count; ++i) {
       put_factor_last(operation(i));
-      if (merge_past(i)) continue;
+      if (read_equal(i) || merge_past(i)) continue;
       const int at = merge(i);
       // x f(x) may have become one function of x, and that a part of what computes x.
       if (at != none && operation(at).inputs.size() == 1 && !operation(at).view) merge(at);
@@ -29,6 +29,23 @@ class Folder : Dataflow {
   }
 
  private:
+  /// Who reads operation i reads an equal pooling or reduction of the same value, as exporters write one for each
+  /// reader.
+  bool read_equal(int i) {
+    const Operation& op = operation(i);
+    const auto pool = op.module == nullptr || op.view ? std::nullopt : problem_of<PoolProblem>(op);
+    const auto reduce = op.module == nullptr || op.view ? std::nullopt : problem_of<ReduceProblem>(op);
+    if ((!pool && !reduce) || is_output(op.output) || readers(op.inputs[0]).size() > max_operands) return false;
+    for (const int other : readers(op.inputs[0])) {
+      if (other == none || other >= i || shape(operation(other).output) != shape(op.output)) continue;
+      if (problem_of<PoolProblem>(operation(other)) != pool || problem_of<ReduceProblem>(operation(other)) != reduce)
+        continue;
+      read_instead(op.output, operation(other).output);
+      return true;
+    }
+    return false;
+  }
+
   /// (a x) y as (x y) a, where others read x too: then x and y may be what one function is made of, as GELU's are.
   void put_factor_last(Operation& op) {
     const PointwiseStep product = {.function = Pointwise::mul, .operand = 1};

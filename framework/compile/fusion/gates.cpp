@@ -1,6 +1,7 @@
 // Squeeze and excitation: the means of an image's channels, two layers of them, and the image times what comes, become
 // one operation where a kernel does all of it. Where a convolution multiplies the image as it reads it, the operation
-// gives the factors alone.
+// gives the factors alone; so does that of a global response norm, the roots of the channels' squares and a norm of
+// them.
 
 #include <algorithm>
 
@@ -52,13 +53,14 @@ class Gates : Dataflow {
     return pool && pool->kind == PoolKind::adaptive && pool->geometry.out_pixels() == 1;
   }
 
-  /// What makes a value of the means of an image.
+  /// What makes a value of an image, from its reduction on.
   struct Gate {
-    Operation *mean, *first, *second;
+    std::vector<Operation*> parts;
     SqueezeExciteProblem problem;
   };
 
   std::optional<Gate> gate_of(int image, int factors) {
+    if (const auto response = response_of(image, factors)) return response;
     const bool codes = is_coded(image);
     const auto stored = [&](int value) { return program_.value(value).quantization; };
     const auto alone_for = [&](int value) {
@@ -74,21 +76,35 @@ class Gates : Dataflow {
     SqueezeExciteProblem problem = {*squeeze, *excite};
     problem.means = stored(first->inputs[0]), problem.between = stored(second->inputs[0]);
     problem.factors = stored(factors);
-    return Gate{mean, first, second, std::move(problem)};
+    return Gate{{mean, first, second}, std::move(problem)};
+  }
+
+  /// A norm of the roots of the sums of the squares of the channels.
+  std::optional<Gate> response_of(int image, int factors) {
+    Operation* const second = only_for(factors);
+    const auto norm = second == nullptr || second->view ? std::nullopt : problem_of<NormProblem>(*second);
+    Operation* const first = norm ? only_for(second->inputs[0]) : nullptr;
+    const auto roots = first == nullptr || first->view ? std::nullopt : problem_of<ReduceProblem>(*first);
+    const unsigned pixels = 1u << 2 | 1u << 3;
+    if (!roots || roots->kind != Reduction::l2 || roots->dims != pixels || first->inputs[0] != image ||
+        shape(factors).rank() != 4)
+      return std::nullopt;
+    return Gate{{first, second}, {.norm = norm}};
   }
 
   bool join_product(Operation& op, std::size_t factors) {
     const int image = op.inputs[1 - factors];
     const auto gate = gate_of(image, op.inputs[factors]);
-    return gate && shape(image) == shape(op.output) &&
-           join(op, {image}, gate->problem, {gate->mean, gate->first, gate->second});
+    return gate && shape(image) == shape(op.output) && join(op, {image}, gate->problem, gate->parts);
   }
 
   void join_factors(const Operation& conv) {
     auto gate = gate_of(conv.inputs[0], conv.inputs[1]);
     if (!gate) return;
     gate->problem.multiplies = false;
-    join(*gate->second, {conv.inputs[0]}, gate->problem, {gate->mean, gate->first});
+    Operation& last = *gate->parts.back();
+    gate->parts.pop_back();
+    join(last, {conv.inputs[0]}, gate->problem, gate->parts);
   }
 };
 

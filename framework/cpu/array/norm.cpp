@@ -56,7 +56,7 @@ void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const R
                                        .inner = problem.inner,
                                        .channels = problem.channels,
                                        .eps = static_cast<float>(problem.eps),
-                                       .centred = problem.centred};
+                                       .kind = problem.kind};
     output.dtype() == DType::bf16 ? kernel.bf16(some) : kernel.f32(some);
   });
 }
@@ -88,7 +88,7 @@ NormPixels::NormPixels(const NormProblem& problem, const Preparation& p)
       group_(problem.length / pixels_),
       piece_(std::clamp<std::int64_t>(16384 / channels_, 1, pixels_)),  // 64 KB stay where the second level keeps them
       eps_(problem.eps),
-      centred_(problem.centred),
+      centred_(problem.kind == NormKind::centred),
       scale_(of_channels(problem.scale, channels_, 1)),
       shift_(of_channels(problem.shift, channels_, 0)) {}
 

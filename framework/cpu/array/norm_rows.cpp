@@ -53,15 +53,16 @@ struct Sums {
 /// What a row is normalised with: y = (scale x - mean - rest) factor.
 struct Moments {
   float scale = 1, mean = 0, rest = 0, factor = 0;
-  float squares = 0;  // the sum of those of scale x - mean
+  float squares = 0;  // the sum of those of scale x - mean; of x / (mean + eps), of scale x itself
 };
 
 template <class T>
 HWY_INLINE Moments moments(const NormRowsKernel::Rows& r, const T* in, float scale) {
   Moments m = {.scale = scale};
   const auto count = static_cast<float>(r.length);
+  const bool centred = r.kind == NormKind::centred, squared = r.kind != NormKind::mean;
   const auto load = [&](auto d, std::int64_t i) { return hn::Mul(load_floats(d, in + i), hn::Set(d, scale)); };
-  if (r.centred) {
+  if (centred) {
     Sums sums;
     in_turns(r.length, [&](auto d, std::int64_t i, int k) { sums.add(d, load(d, i), k); });
     m.mean = sums.total() / count;
@@ -70,11 +71,16 @@ HWY_INLINE Moments moments(const NormRowsKernel::Rows& r, const T* in, float sca
   in_turns(r.length, [&](auto d, std::int64_t i, int k) {
     const auto x = hn::Sub(load(d, i), hn::Set(d, m.mean));
     differences.add(d, x, k);
-    squares.add(d, hn::Mul(x, x), k);
+    squares.add(d, squared ? hn::Mul(x, x) : x, k);
   });
-  if (r.centred) m.rest = differences.total() / count;
+  if (centred) m.rest = differences.total() / count;
   m.squares = squares.total();
-  m.factor = 1.0f / std::sqrt(m.squares / count - m.rest * m.rest + r.eps * scale * scale);
+  const float mean = m.squares / count - m.rest * m.rest, root = std::sqrt(m.squares);
+  switch (r.kind) {
+    case NormKind::mean: m.factor = 1.0f / (mean + r.eps * scale); break;
+    case NormKind::length: m.factor = 1.0f / (root < r.eps * scale ? r.eps * scale : root); break;
+    default: m.factor = 1.0f / std::sqrt(mean + r.eps * scale * scale);
+  }
   return m;
 }
 
@@ -123,7 +129,7 @@ void norm(const NormRowsKernel::Rows& r) {
     constexpr float far = 0x1p70f;
     Moments m = moments(r, in, 1);
     if (!std::isfinite(m.squares)) m = moments(r, in, 1 / far);
-    if (m.squares < 1e-20f && r.eps < 1e-20f) m = moments(r, in, far);
+    if (std::abs(m.squares) < 1e-20f && r.eps < 1e-20f) m = moments(r, in, far);
     // Stretches of one channel each, or of one element of each channel after the other.
     for (std::int64_t first = 0, run = 0; first < r.length; first += run) {
       const std::int64_t element = (r.first + row) * r.length + first, channel = element / r.inner % r.channels;

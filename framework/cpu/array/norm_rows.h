@@ -24,7 +24,7 @@ struct NormRowsKernel {
     std::int64_t rows, length;
     std::int64_t inner = 1, channels;  // as NormProblem has them
     float eps;
-    bool centred;
+    NormKind kind;
   };
   /// Pixels of one image that is stored channels last.
   struct Pixels {

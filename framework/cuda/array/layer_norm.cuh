@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(rows_of_block* warp)
     for (int k = 0; k < packs; ++k) {
       if (lane + k * warp < count) held[k] = x[lane + k * warp];
     }
-    const float first = s.centred ? __shfl_sync(0xffffffffu, all.value(held[0], 0), 0) : 0.0f;
+    const float first = s.centred() ? __shfl_sync(0xffffffffu, all.value(held[0], 0), 0) : 0.0f;
     const auto sum = [&](auto f) {
       float total = 0;
 #pragma unroll
@@ -94,12 +94,9 @@ __global__ void __launch_bounds__(rows_of_block* warp)
       return sum_of_row<warp>(total, nullptr);
     };
     const auto length = static_cast<float>(s.length);
-    const float mean = s.centred ? sum([&](float v) { return v - first; }) / length : 0.0f;
-    const float squares = sum([&](float v) {
-      const float d = v - first - mean;
-      return d * d;
-    });
-    const float factor = 1.0f / sqrtf(squares / length + s.eps);
+    const float mean = s.centred() ? sum([&](float v) { return v - first; }) / length : 0.0f;
+    const float squares = sum([&](float v) { return s.counted(v - first - mean); });
+    const float factor = s.factor(squares);
     auto* y = reinterpret_cast<Held*>(all.output + row * s.length);
 #pragma unroll
     for (int k = 0; k < packs; ++k) {

@@ -39,11 +39,11 @@ __global__ void __launch_bounds__(threads > 256 ? threads : 256)
     const T* x = input + row * s.length;
     Held<T, threads, items, size> held(x, s.length, lane);
     const auto length = static_cast<float>(s.length);
-    const float first = s.centred ? to_f32(x[0]) : 0.0f;
+    const float first = s.centred() ? to_f32(x[0]) : 0.0f;
     if constexpr (threads > warp) __syncthreads();  // the row's first element is read before it is written over
-    const float mean = s.centred ? held.sum(shared, [&](float v) { return v - first; }) / length : 0.0f;
-    const float squares = held.squares(shared, [&](float v) { return v - first - mean; });
-    const float factor = 1.0f / sqrtf(squares / length + s.eps);
+    const float mean = s.centred() ? held.sum(shared, [&](float v) { return v - first; }) / length : 0.0f;
+    const float squares = held.counted(s, shared, [&](float v) { return v - first - mean; });
+    const float factor = s.factor(squares);
     held.each_pack([&](const float* v, std::int64_t i) {
       finish_pack<size>(s, channels, output, row * s.length + i, i,
                         [&](int j) { return (v[j] - first - mean) * factor; });
@@ -65,10 +65,10 @@ __global__ void __launch_bounds__(part_threads)
     const T* x = input + p / of_row * s.length + begin;
     const std::int64_t count = min(s.length - begin, std::int64_t{part_elements});
     Held<T, part_threads, part_items, size> held(x, count, static_cast<int>(threadIdx.x));
-    const float first = s.centred ? to_f32(x[0]) : 0.0f;
+    const float first = s.centred() ? to_f32(x[0]) : 0.0f;
     const float more =
-        s.centred ? held.sum(shared, [&](float v) { return v - first; }) / static_cast<float>(count) : 0.0f;
-    const float squares = held.squares(shared, [&](float v) { return v - first - more; });
+        s.centred() ? held.sum(shared, [&](float v) { return v - first; }) / static_cast<float>(count) : 0.0f;
+    const float squares = held.counted(s, shared, [&](float v) { return v - first - more; });
     if (threadIdx.x == 0) parts[p] = {first + more, squares};
   }
 }
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(part_threads)
       const float d = part.mean - first - mean;
       return part.squares + count * d * d;
     });
-    const float factor = 1.0f / sqrtf(squares / length + s.eps);
+    const float factor = s.factor(squares);
     const std::int64_t count = min(s.length - begin, std::int64_t{part_elements});
     Held<T, part_threads, part_items, size> held(input + row * s.length + begin, count, static_cast<int>(threadIdx.x));
     held.each_pack([&](const float* v, std::int64_t i) {
@@ -187,7 +187,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
   const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
   const NormSettings settings = {.length = problem.length,
                                  .eps = static_cast<float>(problem.eps),
-                                 .centred = problem.centred,
+                                 .kind = problem.kind,
                                  .inner = is_of_images(problem, p) ? 1 : problem.inner,
                                  .channels = problem.channels};
   const std::int64_t rows = p.input().shape.numel() / std::max<std::int64_t>(problem.length, 1);

@@ -115,14 +115,14 @@ __global__ void __launch_bounds__(threads)
     const std::int64_t image = p / s.parts, part = p % s.parts;
     const HeldPixels<T> held(s, input, image, part);
     const T* const start = input + image * s.pixels * s.channels;
-    const auto first_of = [&](int g) { return s.norm.centred ? to_f32(start[g * s.of_group]) : 0.0f; };
+    const auto first_of = [&](int g) { return s.norm.centred() ? to_f32(start[g * s.of_group]) : 0.0f; };
     const float elements = s.elements_of(part);
     float first[HeldPixels<T>::size];
 #pragma unroll
     for (int j = 0; j < held.size; ++j) first[j] = first_of(held.group[j]);
     held.sums(
         s, shared, [&](float v, int j) { return v - first[j]; },
-        [&](int g, float sum) { means[g] = s.norm.centred ? sum / elements : 0.0f; });
+        [&](int g, float sum) { means[g] = s.norm.centred() ? sum / elements : 0.0f; });
     const auto squares = [&](float v, int j) {
       const float d = v - first[j] - means[held.group[j]];
       return d * d;
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(threads) group_norm_kernel(const T* input, T* 
           const float d = one.mean - own[g].mean - means[g];
           return one.squares + s.elements_of(i) * d * d;
         },
-        [&](int g, float sum) { factors[g] = 1.0f / sqrtf(sum / length + s.norm.eps); });
+        [&](int g, float sum) { factors[g] = s.norm.factor(sum); });
     __syncthreads();
     const HeldPixels<T> held(s, input, image, part);
 #pragma unroll
@@ -185,15 +185,15 @@ bool takes_norm_of_groups(const NormProblem& problem, const Preparation& p) {
   if (p.input().format.layout != Layout::nhwc || !is_activation(dtype) || !detail::is_of_groups(problem, p))
     return false;
   const std::int64_t channels = p.input().shape[1], size = 16 / static_cast<std::int64_t>(size_of(dtype));
-  return problem.epilogue.is_simple() && channels % size == 0 && channels / size <= threads &&
-         p.input().alignment % 16 == 0 && p.output().alignment % 16 == 0;
+  return problem.kind <= NormKind::root_mean_square && problem.epilogue.is_simple() && channels % size == 0 &&
+         channels / size <= threads && p.input().alignment % 16 == 0 && p.output().alignment % 16 == 0;
 }
 
 std::unique_ptr<Operator> prepare_norm_of_groups(const NormProblem& problem, const Preparation& p) {
   const Shape& image = p.input().shape;
   const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
   const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
-  Groups s = {.norm = {.length = problem.length, .eps = static_cast<float>(problem.eps), .centred = problem.centred},
+  Groups s = {.norm = {.length = problem.length, .eps = static_cast<float>(problem.eps), .kind = problem.kind},
               .pixels = image[2] * image[3],
               .channels = static_cast<int>(image[1]),
               .packs = static_cast<int>(image[1]) * static_cast<int>(size_of(p.input().format.dtype)) / 16,

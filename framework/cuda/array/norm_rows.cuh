@@ -12,10 +12,20 @@ namespace lamina::cuda {
 struct NormSettings {
   std::int64_t length = 1;
   float eps = 1e-5f;
-  bool centred = true;
+  NormKind kind = NormKind::centred;
   std::int64_t inner = 1, channels = 1;
   const float* scale = nullptr;  // [channels]
   const float* shift = nullptr;  // [channels]
+
+  __host__ __device__ bool centred() const { return kind == NormKind::centred; }
+  /// What is added up of a row, of an element less the mean.
+  __device__ float counted(float v) const { return kind == NormKind::mean ? v : v * v; }
+  /// What the row is multiplied by, from the sum of that.
+  __device__ float factor(float sum) const {
+    const float mean = sum / static_cast<float>(length), root = sqrtf(sum);
+    if (kind == NormKind::length) return 1.0f / (root < eps ? eps : root);
+    return 1.0f / (kind == NormKind::mean ? mean + eps : sqrtf(mean + eps));
+  }
 };
 
 inline constexpr int warp = 32;
@@ -95,8 +105,8 @@ struct Held {
     return sum_of_row<threads>(total, shared);
   }
   template <class F>
-  __device__ float squares(float* shared, const F& f) {
-    return sum(shared, [&](float v) { return f(v) * f(v); });
+  __device__ float counted(const NormSettings& s, float* shared, const F& f) {
+    return sum(shared, [&](float v) { return s.counted(f(v)); });
   }
 };
 
@@ -116,7 +126,7 @@ __device__ inline void finish_pack(const NormSettings& s, const Channels& channe
 }
 
 /// Of the elements of a part: their mean, and the sum of the squares of their differences from it; if the norm is not
-/// centred, 0 and the sum of their squares.
+/// centred, 0 and the sum of what counts.
 struct NormPart {
   float mean, squares;
 };

@@ -21,6 +21,7 @@ Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   args.images = input.shape[0];
   args.pixels = static_cast<int>(input.shape[2] * input.shape[3]);
   args.channels = static_cast<int>(input.shape[1]);
+  if (problem.norm) return args;
   args.hidden = problem.squeeze.geometry.out_channels;
   args.squeeze = Layer(lamina::detail::ceil_div(args.hidden, blocks), args.channels);
   args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden);
@@ -88,6 +89,15 @@ Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, D
   return packed;
 }
 
+/// Of all channels what their numbers are scaled by, then the summands.
+std::vector<float> numbers_of(const NormProblem& norm) {
+  std::vector<float> numbers(static_cast<std::size_t>(norm.channels), 1.0f);
+  if (norm.scale.defined()) std::ranges::copy(norm.scale.values<float>(), numbers.begin());
+  numbers.resize(2 * numbers.size());
+  if (norm.shift.defined()) std::ranges::copy(norm.shift.values<float>(), numbers.begin() + norm.channels);
+  return numbers;
+}
+
 bool is_layer(const ConvProblem& problem, const Preparation& p) {
   return problem.geometry.groups == 1 && !problem.scaled && !problem.epilogue.reads_operands() &&
          finish_takes(problem.epilogue, p);
@@ -110,6 +120,12 @@ bool are_code_layers(const SqueezeExciteProblem& problem, const Preparation& p) 
          is_one(problem.excite, layers.second, args.excite.lane_terms());
 }
 
+/// The factors of a response norm of all channels.
+bool is_response(const NormProblem& norm, std::int64_t channels) {
+  return norm.kind == NormKind::mean && norm.length == channels && norm.channels == channels && norm.inner == 1 &&
+         norm.epilogue.chain.empty();
+}
+
 }  // namespace
 
 bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
@@ -129,8 +145,10 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
       p.output().alignment % 16 != 0) {
     return false;
   }
-  return (codes ? are_code_layers(problem, p) : is_layer(problem.squeeze, p) && is_layer(problem.excite, p)) &&
-         shared_bytes(arguments_of(problem, p.input()), 1) <= p.device.shared_bytes;
+  const bool known = problem.norm ? !problem.multiplies && !codes && is_response(*problem.norm, shape[1])
+                     : codes      ? are_code_layers(problem, p)
+                                  : is_layer(problem.squeeze, p) && is_layer(problem.excite, p);
+  return known && shared_bytes(arguments_of(problem, p.input()), 1) <= p.device.shared_bytes;
 }
 
 /// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
@@ -145,7 +163,10 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
   const DType type = p.output().format.dtype;
   Arguments args = arguments_of(problem, p.input());
   Constants constants(p.device.device.index);
-  if (of_codes(problem)) {
+  if (problem.norm) {
+    args.eps = static_cast<float>(problem.norm->eps);
+    args.norm = constants.add(numbers_of(*problem.norm));
+  } else if (of_codes(problem)) {
     const CodeLayers layers(problem, p);
     CodeArguments& codes = args.codes;
     codes.image = codes.whole = Reading(p.input()), codes.of_means = Reading(layers.means);
@@ -157,20 +178,22 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
     args.squeeze_finish = finish_of(problem.squeeze.epilogue, type);
     args.excite_finish = finish_of(problem.excite.epilogue, type);
   }
-  args.parameters = constants.add(pack_layers(problem, args, of_codes(problem) ? DType::f16 : type).bytes());
+  if (!problem.norm) {
+    args.parameters = constants.add(pack_layers(problem, args, of_codes(problem) ? DType::f16 : type).bytes());
+  }
   const int images = images_of(args, p.device);
   const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
   const void* const function = kernel(type, images, problem.multiplies);
   reserve_shared_memory(p.device.device.index, function, p.device.shared_bytes);
-  return make_launched<Arguments>(
-      {.description =
-           lamina::detail::concat("cluster of ", blocks, " blocks: ", args.channels, " channels, ", args.hidden,
-                                  " between", of_codes(problem) ? ", codes" : "", images > 1 ? ", several images" : "",
-                                  problem.multiplies ? "" : ", factors alone"),
-       .kernel = function,
-       .how = of_blocks(clusters * blocks, threads, shared_bytes(args, images), blocks),
-       .args = args,
-       .constants = constants});
+  return make_launched<Arguments>({.description = lamina::detail::concat(
+                                       "cluster of ", blocks, " blocks: ", args.channels, " channels, ",
+                                       problem.norm ? "response norm" : lamina::detail::concat(args.hidden, " between"),
+                                       of_codes(problem) ? ", codes" : "", images > 1 ? ", several images" : "",
+                                       problem.multiplies ? "" : ", factors alone"),
+                                   .kernel = function,
+                                   .how = of_blocks(clusters * blocks, threads, shared_bytes(args, images), blocks),
+                                   .args = args,
+                                   .constants = constants});
 }
 
 }  // namespace cuda::squeeze_excite

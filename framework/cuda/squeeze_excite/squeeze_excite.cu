@@ -4,9 +4,10 @@
 // A thread adds up 8 channels of every so many pixels; sums meet in the block, then across the cluster, where every
 // block needs all means. In both layers a few threads share a row of weights, 16 bytes at a time; hidden values are
 // exchanged across the cluster too. The factors are the result, or the block multiplies its pixels by them, which it
-// reads again. All orders are those of the layer: no bit depends on the batch. Means, hidden values and factors are
-// rounded as the activations that they would be. Of codes what a thread sums is a whole number of f32, weights being of
-// f16, and what several threads sum of products one of i32: docs/inside/precision.md has the formulas.
+// reads again. Or squares are added up, and the factors are a norm of the channels' roots. All orders are those of the
+// layer: no bit depends on the batch. Means, roots, hidden values and factors are rounded as the activations that they
+// would be. Of codes what a thread sums is a whole number of f32, weights being of f16, and what several threads sum of
+// products one of i32: docs/inside/precision.md has the formulas.
 // Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums [groups, C],
 // the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments filled in by
 // squeeze_excite.cpp; compute capability 9.0.
@@ -104,6 +105,26 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
   }
 }
 
+/// put(i, mean) the mean of each image's numbers, by all threads.
+template <int images, class Put>
+__device__ __forceinline__ void average(int channels, const float* numbers, int pitch, float* sums, const Put& put) {
+  constexpr int warp = 32;
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < images; ++i) {
+    float sum = 0;
+    for (int c = thread; c < channels; c += threads) sum += numbers[i * pitch + c];
+    for (int other = warp / 2; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
+    if (thread % warp == 0) sums[thread / warp] = sum;
+    __syncthreads();
+    sum = 0;
+#pragma unroll
+    for (int w = 0; w < threads / warp; ++w) sum += sums[w];
+    __syncthreads();  // before the next image's are written
+    put(i, sum / static_cast<float>(channels));
+  }
+}
+
 template <class T, int images, bool multiplies>
 __device__ __forceinline__ void run(const Arguments& args) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -132,9 +153,13 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll
     for (int i = 0; i < images; ++i) floats[i * pitch + place.hidden + c] = 0.0f;
   }
+  const bool responds = !multiplies && args.norm != nullptr;
+  const int channel = args.channels * rank / blocks + thread;  // of which this thread says the response
+  const bool is_one = responds && channel < args.channels * (rank + 1) / blocks;
+  const float scale = is_one ? args.norm[channel] : 0.0f, shift = is_one ? args.norm[args.channels + channel] : 0.0f;
   wait_for_predecessor();
 
-  if (group < groups) {
+  const auto add_up = [&](const auto& counted) {
 #pragma unroll
     for (int i = 0; i < images; ++i) {
       const auto* input = map(static_cast<const T*>(args.input), i);
@@ -144,12 +169,13 @@ __device__ __forceinline__ void run(const Arguments& args) {
         float values[pack];
         read_values(input + static_cast<std::int64_t>(pixel) * args.channels, Meaning(args.codes.whole), values);
 #pragma unroll
-        for (int j = 0; j < pack; ++j) sum[j] += values[j];
+        for (int j = 0; j < pack; ++j) sum[j] += counted(values[j]);
       }
       auto* parts = reinterpret_cast<float4*>(floats + i * pitch + place.parts + group * args.channels + mine * pack);
       parts[0] = {sum[0], sum[1], sum[2], sum[3]}, parts[1] = {sum[4], sum[5], sum[6], sum[7]};
     }
-  }
+  };
+  if (group < groups) responds ? add_up([](float v) { return v * v; }) : add_up([](float v) { return v; });
   ptx::copy_async_wait<0>();
   __syncthreads();
   const auto four = [&](int i, int offset) { return reinterpret_cast<float4*>(floats + i * pitch + offset); };
@@ -175,13 +201,24 @@ __device__ __forceinline__ void run(const Arguments& args) {
           const float number = __fdiv_rn(__fmul_rn(sum, args.codes.image.scale), pixels);
           return Meaning(args.codes.of_means)(Results(args.codes.means).code<false>(number), 0);
         } else {
-          return to_f32(from_f32<T>(sum / pixels));
+          return to_f32(from_f32<T>(responds ? sqrtf(sum) : sum / pixels));
         }
       };
       *four(i, place.means + c) = {mean(total.x), mean(total.y), mean(total.z), mean(total.w)};
     }
   }
   __syncthreads();
+  if constexpr (!of_codes<T>) {
+    if (responds) {
+      const float* const numbers = floats + place.means;
+      average<images>(args.channels, numbers, pitch, floats + place.parts, [&](int i, float mean) {
+        if (!is_one || image + i >= args.images) return;
+        const float response = numbers[i * pitch + channel] / (mean + args.eps);
+        static_cast<T*>(args.output)[(image + i) * args.channels + channel] = from_f32<T>(response * scale + shift);
+      });
+      return ptx::cluster_sync();  // others read this block's sums
+    }
+  }
   multiply<T, images>(args.squeeze, memory, args.squeeze_finish, args.codes.squeeze, floats + place.means, pitch,
                       [&](int i, int row, float value) {
                         const int s = rank * args.squeeze.rows + row;

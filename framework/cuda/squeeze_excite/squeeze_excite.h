@@ -9,8 +9,8 @@
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/squeeze_excite.h"
 
-/// Squeeze and excitation of channels-last images of 16 bits, or of codes, in one launch, a cluster of blocks to an
-/// image. Compute capability 9.0. See squeeze_excite.cu.
+/// Squeeze and excitation of channels-last images of 16 bits, or of codes, or a response norm's factors, of 16 bits, in
+/// one launch, a cluster of blocks to an image. Compute capability 9.0. See squeeze_excite.cu.
 namespace lamina::cuda::squeeze_excite {
 
 inline constexpr int threads = 512;
@@ -53,7 +53,9 @@ struct Arguments {
   void* output = nullptr;                     // as the input, or [N, C]
   Finish squeeze_finish, excite_finish;
   CodeArguments codes;
-  Layer squeeze, excite;  // of a block
+  Layer squeeze, excite;        // of a block
+  const float* norm = nullptr;  // [2, C] in place of the two: what the channels' roots are scaled and shifted by
+  float eps = 0;
   std::int64_t images = 0;
   int pixels = 0, channels = 0, hidden = 0;
 };

@@ -102,8 +102,7 @@ int grouped(Expansion& e, std::int64_t groups) {
   if (groups == 0) groups = shape[1];
   if (groups < 1 || shape[1] % groups != 0) e.refuse("expected groups that divide ", shape[1], " channels");
   const std::int64_t inner = count_of(shape, 2, rank);
-  NormProblem problem = {
-      .length = shape[1] / groups * inner, .eps = eps, .centred = true, .inner = inner, .channels = shape[1]};
+  NormProblem problem = {.length = shape[1] / groups * inner, .eps = eps, .inner = inner, .channels = shape[1]};
   if (problem.length < 1) e.refuse("there is nothing to normalise in ", shape);
   const bool known = (!e.has(1) || e.known(e.input(1)).defined()) && (!e.has(2) || e.known(e.input(2)).defined());
   if (known) {
@@ -165,7 +164,9 @@ int layer_normalization(Expansion& e) {
     if (!centred || output < 0 || output > 2) e.refuse("there is no output ", output);
     return statistic(e, x, axes, eps, output == 1);
   }
-  NormProblem problem = {.length = count_of(shape, axis, rank), .eps = eps, .centred = centred};
+  NormProblem problem = {.length = count_of(shape, axis, rank),
+                         .eps = eps,
+                         .kind = centred ? NormKind::centred : NormKind::root_mean_square};
   if (problem.length < 1) e.refuse("there is nothing to normalise in ", shape);
   const bool rows = is_row(e, 1, problem.length, shape, axis) && is_row(e, 2, problem.length, shape, axis);
   problem.channels = problem.length;

@@ -150,9 +150,9 @@ std::vector<Example<ReduceProblem>> reduce() {
 
 std::vector<Example<NormProblem>> norm() {
   std::vector<Example<NormProblem>> examples;
-  for (const bool centred : {true, false}) {
+  for (const NormKind kind : {NormKind::centred, NormKind::root_mean_square}) {
     const auto example = [&](bool odd, const Shape& shape, NormProblem problem) {
-      problem.centred = centred;
+      problem.kind = kind;
       problem.scale = draw_floats({problem.channels}, 9), problem.shift = draw_floats({problem.channels}, 10);
       examples.push_back({odd, problem, {draw_floats(shape, 11)}, shape, 8});
     };

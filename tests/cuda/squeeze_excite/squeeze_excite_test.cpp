@@ -1,6 +1,8 @@
-// Squeeze and excitation in one launch, against doubles.
+// Squeeze and excitation, and a response norm's factors, in one launch, against doubles.
 
 #include "lamina/kernel/squeeze_excite.h"
+
+#include <numeric>
 
 #include "support/kernel_harness.h"
 
@@ -69,8 +71,18 @@ class SqueezeExcite : public OnCuda {
             layer(c.hidden, c.channels, gate.w2, gate.b2, c.excite)};
   }
 
+  static NormProblem norm_of(const Gate& gate) {
+    return {.length = gate.c.channels,
+            .eps = 1e-6,
+            .kind = NormKind::mean,
+            .channels = gate.c.channels,
+            .scale = Tensor::from(gate.b2, {gate.c.channels}),
+            .shift = Tensor::from(std::vector<float>(gate.b2.size(), 1.0f), {gate.c.channels})};
+  }
+
   /// `clusters`: that the rule believes fit on the device at a time; 0: as many as do.
-  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, int clusters = 0) {
+  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, int clusters = 0,
+                               bool responds = false) {
     const GateCase& c = gate.c;
     const View view = {.shape = {c.images, c.channels, c.height, c.width},
                        .format = {storage_type(precision), Layout::nhwc}};
@@ -84,11 +96,12 @@ class SqueezeExcite : public OnCuda {
     if (clusters > 0) p.device.clusters.fill(clusters);
     SqueezeExciteProblem problem = problem_of(gate);
     problem.multiplies = multiplies;
+    if (responds) problem.norm = norm_of(gate);
     return {choose(problem, p).prepare(problem, p), view, output};
   }
 
   /// The factors of image `n`.
-  static std::vector<double> factors(const Gate& gate, Precision precision, std::int64_t n) {
+  static std::vector<double> factors(const Gate& gate, Precision precision, std::int64_t n, bool responds = false) {
     const GateCase& c = gate.c;
     const auto channels = static_cast<std::size_t>(c.channels), hidden = static_cast<std::size_t>(c.hidden);
     const auto pixels = static_cast<std::size_t>(c.height * c.width);
@@ -96,8 +109,13 @@ class SqueezeExcite : public OnCuda {
     std::vector<double> means(channels), between(hidden), result(channels);
     for (std::size_t k = 0; k < channels; ++k) {
       const float* plane = gate.x.data() + (static_cast<std::size_t>(n) * channels + k) * pixels;
-      for (std::size_t i = 0; i < pixels; ++i) means[k] += rounded_to(plane[i]);
-      means[k] = rounded_to(means[k] / static_cast<double>(pixels));
+      for (std::size_t i = 0; i < pixels; ++i) means[k] += std::pow(rounded_to(plane[i]), responds ? 2 : 1);
+      means[k] = rounded_to(responds ? std::sqrt(means[k]) : means[k] / static_cast<double>(pixels));
+    }
+    if (responds) {
+      const double mean = std::accumulate(means.begin(), means.end(), 0.0) / static_cast<double>(channels) + 1e-6;
+      for (std::size_t k = 0; k < channels; ++k) result[k] = means[k] / mean * double{gate.b2[k]} + 1;
+      return result;
     }
     for (std::size_t s = 0; s < hidden; ++s) {
       double sum = gate.b1[s];
@@ -142,26 +160,33 @@ TEST_F(SqueezeExcite, IsTheProductOfImageAndFactors) {
   }
 }
 
+/// Of two layers, and of a response norm, there also of a channel 1e-4 of the others, and of an image of zeros.
 TEST_F(SqueezeExcite, FactorsAlone) {
   unsigned seed = 100;
-  for (const Precision precision : of_16_bits) {
+  for (const auto& [precision, responds] : {std::pair(Precision::fp16, false), std::pair(Precision::bf16, false),
+                                            std::pair(Precision::fp16, true), std::pair(Precision::bf16, true)}) {
     const double unit = precision == Precision::fp16 ? 0x1p-11 : 0x1p-8;
     for (const GateCase& c : cases) {
-      const Gate gate = draw_gate(c, ++seed);
-      const std::vector<unsigned char> bytes = run_bytes(prepare_gate(gate, precision, false), gate.x);
+      Gate gate = draw_gate(c, ++seed);
+      const std::ptrdiff_t plane = c.height * c.width, image = plane * c.channels;
+      std::for_each_n(gate.x.begin(), responds ? plane : 0, [](float& v) { v *= 1e-4f; });
+      if (responds && c.images > 1) std::fill(gate.x.end() - image, gate.x.end(), 0.0f);
+      const std::vector<unsigned char> bytes = run_bytes(prepare_gate(gate, precision, false, 0, responds), gate.x);
       for (const int clusters : {1, 2, 3}) {  // images of a cluster: as many as there are, and fewer
-        const Prepared few = prepare_gate(gate, precision, false, clusters);
+        const Prepared few = prepare_gate(gate, precision, false, clusters, responds);
         EXPECT_EQ(run_bytes(few, gate.x), bytes) << few.op->description();
+        if (responds) continue;
         EXPECT_EQ(run_bytes(prepare_gate(gate, precision, true, clusters), gate.x),
                   run_bytes(prepare_gate(gate, precision), gate.x));
       }
       const std::vector<float> actual = to_values(bytes, {c.images, c.channels, 1, 1}, Format{storage_type(precision)});
       const auto channels = static_cast<std::size_t>(c.channels);
       for (std::int64_t n = 0; n < c.images; ++n) {
-        const std::vector<double> factor = factors(gate, precision, n);
+        const std::vector<double> factor = factors(gate, precision, n, responds);
         for (std::size_t k = 0; k < channels; ++k) {
-          ASSERT_NEAR(actual[static_cast<std::size_t>(n) * channels + k], factor[k], 40 * unit)
-              << name(precision) << ", image " << n << ", channel " << k;
+          const double bound = (responds ? 4 * (1 + std::abs(factor[k] - 1)) : 40) * unit;
+          ASSERT_NEAR(actual[static_cast<std::size_t>(n) * channels + k], factor[k], bound)
+              << name(precision) << ", image " << n << ", channel " << k << ", responds " << responds;
         }
       }
     }
