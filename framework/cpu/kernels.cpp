@@ -7,8 +7,7 @@
 #include "lamina/cpu/codes.h"
 #include "lamina/cpu/concat.h"
 #include "lamina/cpu/convert.h"
-#include "lamina/cpu/local_response_norm.h"
-#include "lamina/cpu/normalize.h"
+#include "lamina/cpu/images.h"
 #include "lamina/cpu/pool2d/channels.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
@@ -103,12 +102,6 @@ std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const P
   });
 }
 
-std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& problem, const Preparation&) {
-  return make_operator("strips of pixels", [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
-    cpu::local_response_norm(problem.settings, floats(inputs[0]), floats(outputs[0]), *execution.pool);
-  });
-}
-
 bool takes_channel_pool(const PoolProblem& problem, const Preparation& p) {
   const PoolGeometry& g = problem.geometry;
   const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
@@ -166,33 +159,19 @@ bool takes_pictures(const NormalizationProblem&, const Preparation& p) {
   return to == DType::f32 || to == DType::bf16;
 }
 
-std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
-  detail::LevelTable table{};
-  std::copy_n(floats(problem.table), table.values.size(), table.values.begin());
-  table.source = problem.bgr ? std::array{2, 1, 0} : std::array{0, 1, 2};
-  return make_operator(
-      detail::concat("normalisation from ", p.input().format, " to ", p.output().format, problem.bgr ? ", bgr" : ""),
-      {.parameters = sizeof(table)},
-      [table, to = p.output().format, a = detail::activation_of(p.input().shape)](Inputs inputs, Outputs outputs,
-                                                                                  const Execution& execution) {
-        cpu::normalize(a, table, static_cast<const std::uint8_t*>(inputs[0].raw()), to, outputs[0].raw(),
-                       *execution.pool);
-      });
-}
-
 constexpr Kernel<AffineProblem> affine[] = {
     {"affine", takes_affine, prepare_affine, nullptr, true},
     {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, true, false, false, true}};
 constexpr Kernel<ConcatProblem> concat[] = {
     {"copies", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
-constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, prepare_local_response}};
+constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, cpu::prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
     {"planes", plain, prepare_pool},
     {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true, false, false, true}};
 constexpr Kernel<ConversionProblem> conversion[] = {
     {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
-constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, prepare_normalization}};
+constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, cpu::prepare_normalization}};
 
 }  // namespace
 

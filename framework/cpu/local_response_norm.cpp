@@ -1,12 +1,16 @@
-#include "lamina/cpu/local_response_norm.h"
+#include "lamina/cpu/images.h"
 
 #include <algorithm>
 
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
 #include "lamina/cpu/eigen.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 namespace {
+
+using namespace tables;
 
 constexpr int strip = 256;  // pixels: what one task keeps in L1 for a window of channels
 
@@ -35,15 +39,16 @@ void normalize_strip(const LocalResponse& s, const float* image, float* out, std
 
 }  // namespace
 
-void local_response_norm(const LocalResponse& s, const float* input, float* output, ThreadPool& pool) {
-  const std::int64_t strips = detail::ceil_div<std::int64_t>(s.pixels, strip);
-  const std::int64_t image_size = s.channels * s.pixels;
-  pool.parallel_for(s.images * strips, [=](std::int64_t task, int) {
-    const std::int64_t image = task / strips;
-    const std::int64_t first = task % strips * strip;
-    normalize_strip(s, input + image * image_size, output + image * image_size, first,
-                    std::min<std::int64_t>(strip, s.pixels - first));
-  });
+std::unique_ptr<Operator> prepare_local_response(const LocalResponseProblem& problem, const Preparation&) {
+  return make_operator(
+      "strips of pixels", [s = problem.settings](Inputs inputs, Outputs outputs, const Execution& execution) {
+        const std::int64_t strips = detail::ceil_div<std::int64_t>(s.pixels, strip), image_size = s.channels * s.pixels;
+        execution.pool->parallel_for(s.images * strips, [&](std::int64_t task, int) {
+          const std::int64_t image = task / strips * image_size, first = task % strips * strip;
+          normalize_strip(s, floats(inputs[0]) + image, floats(outputs[0]) + image, first,
+                          std::min<std::int64_t>(strip, s.pixels - first));
+        });
+      });
 }
 
 }  // namespace lamina::cpu

@@ -1,12 +1,18 @@
-#include "lamina/cpu/normalize.h"
+#include "lamina/cpu/images.h"
 
 #include <algorithm>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/images/preprocess.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/tensor/activation.h"
 
 namespace lamina::cpu {
-
 namespace {
+
+using namespace tables;
 
 constexpr std::int64_t pixels_per_task = 4096;
 
@@ -26,8 +32,6 @@ void normalize_to(const detail::LevelTable& table, const std::uint8_t* rgb, std:
   }
 }
 
-}  // namespace
-
 /// In tasks of a few thousand pixels of one image.
 void normalize(const Activation& a, const detail::LevelTable& table, const std::uint8_t* rgb, Format to, void* output,
                ThreadPool& pool) {
@@ -45,6 +49,21 @@ void normalize(const Activation& a, const detail::LevelTable& table, const std::
     };
     to.dtype == DType::f32 ? run(static_cast<float*>(output)) : run(static_cast<bfloat16*>(output));
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
+  detail::LevelTable table{};
+  std::copy_n(floats(problem.table), table.values.size(), table.values.begin());
+  table.source = problem.bgr ? std::array{2, 1, 0} : std::array{0, 1, 2};
+  return make_operator(
+      detail::concat("normalisation from ", p.input().format, " to ", p.output().format, problem.bgr ? ", bgr" : ""),
+      {.parameters = sizeof(table)},
+      [table, to = p.output().format, a = detail::activation_of(p.input().shape)](Inputs inputs, Outputs outputs,
+                                                                                  const Execution& execution) {
+        normalize(a, table, static_cast<const std::uint8_t*>(inputs[0].raw()), to, outputs[0].raw(), *execution.pool);
+      });
 }
 
 }  // namespace lamina::cpu

@@ -66,12 +66,9 @@ bool is_better(const ReduceProblem& problem, T x, T best) {
   return more || (problem.last && x == best);
 }
 
-/// Reductions. Those of floats are computed in double, so that no sum of them loses to its length.
 class Reduce {
  public:
-  /// Of a problem that detail::is_reducible.
   Reduce(const ReduceProblem& problem, const Preparation& preparation);
-
   void operator()(const Tensor& input, Tensor& output, ThreadPool& pool) const;
 
  private:

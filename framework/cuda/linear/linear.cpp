@@ -12,8 +12,6 @@
 namespace lamina::cuda {
 namespace {
 
-constexpr Layout nhwc = Layout::nhwc;
-
 /// Rows up to which `rows` is the fastest, by measurement (docs/inside/plans.md): on Hopper `stream` takes over early.
 /// Elsewhere 16-bit operands have to be converted, and four rows of them are as much work as eight of f32.
 bool rows_pay(const LinearProblem& problem, const Preparation& p) {
@@ -30,13 +28,13 @@ bool rows_take(const LinearProblem& problem, const Preparation& p) {
 
 template <bool (*takes)(const ConvProblem&, const Preparation&)>
 bool convolution_takes(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  const detail::LinearAsConvolution convolution(problem, p);
   return linear_formats_fit(p) && takes(convolution.problem, convolution.preparation);
 }
 
 template <std::unique_ptr<Operator> (*prepare)(const ConvProblem&, const Preparation&)>
 std::unique_ptr<Operator> prepare_convolution(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  const detail::LinearAsConvolution convolution(problem, p);
   return prepare(convolution.problem, convolution.preparation);
 }
 
@@ -54,7 +52,7 @@ bool narrow(const LinearProblem& problem, const Preparation& p) {
 /// Where rows of this shape pay and the convolution does.
 template <bool (*rows)(const LinearProblem&, const Preparation&), bool (*pays)(const ConvProblem&, const Preparation&)>
 bool convolution_pays(const LinearProblem& problem, const Preparation& p) {
-  const detail::LinearAsConvolution convolution(problem, p, nhwc);
+  const detail::LinearAsConvolution convolution(problem, p);
   return rows(problem, p) && pays(convolution.problem, convolution.preparation);
 }
 

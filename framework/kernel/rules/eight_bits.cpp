@@ -137,7 +137,7 @@ bool is_code_table(const PointwiseProblem& problem, const Preparation& p) {
 
 bool is_eight_bits(const LinearProblem& problem, const Preparation& p) {
   if (!are_rows_in_order(p)) return false;
-  const LinearAsConvolution conv(problem, p, Layout::nhwc);
+  const LinearAsConvolution conv(problem, p);
   return is_eight_bits(conv.problem, conv.preparation);
 }
 

@@ -6,7 +6,7 @@ namespace lamina::detail {
 namespace {
 
 struct Searched : LinearAsConvolution {
-  Searched(const LinearProblem& linear, const Preparation& p) : LinearAsConvolution(linear, p, Layout::nhwc) {
+  Searched(const LinearProblem& linear, const Preparation& p) : LinearAsConvolution(linear, p) {
     preparation.algorithm = {}, preparation.finding = nullptr;
   }
 };

@@ -10,15 +10,15 @@
 
 namespace lamina::detail {
 
-/// A fully connected layer as the 1x1 convolution of images of one pixel that it is: a row is an image, whose layout is
-/// any. `inputs` and `output` are what `preparation` points to.
+/// A fully connected layer as the 1x1 convolution of images of one pixel that it is: a row is an image, channels last.
+/// `inputs` and `output` are what `preparation` points to.
 struct LinearAsConvolution {
   ConvProblem problem;
   std::vector<View> inputs;
   View output;
   Preparation preparation;
 
-  LinearAsConvolution(const LinearProblem& linear, const Preparation& p, Layout layout)
+  LinearAsConvolution(const LinearProblem& linear, const Preparation& p)
       : problem({.bias = linear.bias, .epilogue = linear.epilogue}), preparation(p) {
     ConvGeometry& g = problem.geometry;
     g.batch = linear.rows;
@@ -28,8 +28,9 @@ struct LinearAsConvolution {
     if (linear.weight.defined()) problem.weight = linear.weight.view({linear.out, linear.in, 1, 1});
     const auto pixels = [&](const View& view, int channels) {
       const std::int64_t rows = view.shape.numel() == channels ? 1 : linear.rows;  // numbers of channels
-      return View{
-          .shape = {rows, channels, 1, 1}, .format = {view.format.dtype, layout}, .quantization = view.quantization};
+      return View{.shape = {rows, channels, 1, 1},
+                  .format = {view.format.dtype, Layout::nhwc},
+                  .quantization = view.quantization};
     };
     problem.eight = linear.eight;
     if (linear.eight.defined()) problem.eight.weight = linear.eight.weight.view({linear.out, linear.in, 1, 1});
