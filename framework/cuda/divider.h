@@ -22,8 +22,6 @@ struct Divider {
   __host__ __device__ std::uint32_t quotient(std::uint32_t n) const {
     return (static_cast<std::uint32_t>(std::uint64_t{n} * magic >> 32) + n) >> shift;
   }
-  /// The same of an int, which is not negative.
-  __host__ __device__ int divide(int n) const { return static_cast<int>(quotient(static_cast<std::uint32_t>(n))); }
 };
 
 }  // namespace lamina::cuda

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
 
 #ifdef __CUDACC__
@@ -48,6 +47,24 @@ constexpr Tap unit_tap(int stride, int e) {
   if (row >= unit_rows(stride)) return {-1, 0};
   return {static_cast<std::int16_t>(row), static_cast<std::int16_t>(column)};
 }
+
+/// Division by a number known only at run time as a multiplication and a shift; exact for 0 <= x < 2^31.
+struct Divider {
+  std::uint32_t divisor = 1, magic = 0, shift = 0;
+
+  Divider() = default;
+  explicit Divider(int by) : divisor(static_cast<std::uint32_t>(by)) {
+    if (by == 1) return;
+    while ((std::uint32_t{1} << shift) < divisor) ++shift;
+    magic = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + shift)) + divisor - 1) / divisor);
+    --shift;
+  }
+#ifdef __CUDACC__
+  __device__ __forceinline__ int divide(int x) const {
+    return divisor == 1 ? x : static_cast<int>(__umulhi(static_cast<std::uint32_t>(x), magic) >> shift);
+  }
+#endif
+};
 
 /// Column c of a block's B is its filter  column_filter(c): within each 16 columns, the four columns 2t + e that the
 /// lanes t of a fragment hold are filters 4 apart. Their planes then start at the same address modulo 16 bytes, however
