@@ -62,7 +62,7 @@ void guard_outputs(CLI::App& app) {
   }
 }
 
-int run(int argc, char** argv) {
+int run_command(int argc, char** argv) {
   CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
   app.formatter(std::make_shared<lamina::app::HelpFormatter>());  // before the commands, which inherit it
   app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
@@ -130,7 +130,7 @@ int lamina::app::command(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error like a full disk, and said like one
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows beyond `ulimit -f`
   std::vector<char*> arguments = usual_words(argc, argv);
-  const int code = run(static_cast<int>(arguments.size()), arguments.data());
+  const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
   return output_arrived() ? code : exit_failed;
 }
 
