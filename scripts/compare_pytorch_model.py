@@ -138,7 +138,12 @@ class Waiting:
                     if self.seconds_left() > 0:
                         some = self.ready.pop(arch)
                         race(self.a, arch, facts[arch], benches, some, self.rows)
-                        self.idle += [c for c in some if c.program == "race.contestant" and c.process.poll() is None]
+                        failed = any(f["failed"] for f in facts[arch].values())  # an error of CUDA's would stay
+                        for contestant in some:
+                            if failed or contestant.program != "race.contestant":
+                                contestant.stop()
+                            elif contestant.process.poll() is None:
+                                self.idle.append(contestant)
                 for bench in benches.values():
                     bench.process.kill()
             for contestant in others:
