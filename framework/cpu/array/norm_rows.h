@@ -4,6 +4,7 @@
 
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/cpu/simd.h"
+#include "lamina/kernel/problems.h"
 
 namespace lamina::cpu {
 

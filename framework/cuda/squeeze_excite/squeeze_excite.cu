@@ -25,18 +25,6 @@
 namespace lamina::cuda::squeeze_excite {
 namespace {
 
-/// Of f32 behind the parameters, for each image.
-struct Memory {
-  int parts, sums, means, hidden, factors, count;
-  __host__ __device__ explicit Memory(const Arguments& args)
-      : parts(0),
-        sums(threads * pack),
-        means(sums + args.channels),
-        hidden(means + args.squeeze.units() * pack),
-        factors(hidden + args.excite.units() * pack),
-        count((factors + args.channels + 3) / 4 * 4) {}
-};
-
 __device__ __forceinline__ void add(float4& sum, const float4& v) {
   sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }

@@ -60,6 +60,18 @@ struct Arguments {
   int pixels = 0, channels = 0, hidden = 0;
 };
 
+/// Of f32 behind the parameters in shared memory, for each image.
+struct Memory {
+  int parts, sums, means, hidden, factors, count;
+  __host__ __device__ explicit Memory(const Arguments& args)
+      : parts(0),
+        sums(threads * pack),
+        means(sums + args.channels),
+        hidden(means + args.squeeze.units() * pack),
+        factors(hidden + args.excite.units() * pack),
+        count((factors + args.channels + 3) / 4 * 4) {}
+};
+
 /// Bytes of shared memory of a block of a cluster that has so many images.
 int shared_bytes(const Arguments& args, int images);
 

@@ -25,9 +25,6 @@ inline constexpr int max_stages = 8;
 inline constexpr int max_log2_buffers = 3;
 inline constexpr int max_boxes = 8, max_halo_stages = 32;  // of halo/, in a block
 inline constexpr int rectangle_width = 8;                  // in pixels: of the rows of eight that wgmma reads
-/// Steps whose weights come into L2 behind those in the ring: as many as are taken while memory answers. More would
-/// hold up the pixels' copies, which go through the same unit.
-inline constexpr int steps_prefetched = 16;
 
 /// What the tensor cores multiply, and how it comes to them: as it is stored; split while it is multiplied
 /// (split.cuh); or as f16 that shares a power of two with its neighbours (scaled_rows.h), once or in pairs. `codes`: u8

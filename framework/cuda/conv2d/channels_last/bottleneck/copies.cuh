@@ -32,11 +32,6 @@ struct Memory {
 template <int n, int blocks>
 __device__ __forceinline__ void bring_weights(const Arguments& args, const Memory<n>& memory) {
   const int stages = args.chunks * (args.steps + blocks);
-  if (blockIdx.x == 0 && stages > args.stages) {  // all blocks take the same ones
-    const int next = min(stages - args.stages, steps_prefetched * block_bytes / stage_bytes);
-    ptx::prefetch_run(static_cast<const unsigned char*>(args.weight) + args.stages * stage_bytes,
-                      static_cast<std::uint32_t>(next * stage_bytes));
-  }
   Ring ring{args.stages};
   for (int tile = static_cast<int>(blockIdx.x); tile < args.tiles; tile += static_cast<int>(gridDim.x)) {
     const auto* source = static_cast<const unsigned char*>(args.weight);
