@@ -30,7 +30,11 @@ class CudaBackend : public testing::Test {
 void relu(DType dtype, const void* x, void* y, std::size_t count, cuda::Stream stream) {
   const auto n = static_cast<std::int64_t>(count);
   const Tensor input = Tensor::borrow(const_cast<void*>(x), {n}, dtype, Device::cuda());
-  cuda::pointwise(0, dtype, {{Pointwise::relu}}, {&input, 1}, y, n, stream);
+  Tensor output = Tensor::borrow(y, {n}, dtype, Device::cuda());
+  const View view = {.shape = {n}, .format = {dtype}};
+  const Preparation preparation = {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = describe(Device::cuda())};
+  const auto relu = cuda::prepare_pointwise({.chain = {{Pointwise::relu}}}, preparation);
+  relu->run({&input, 1}, {&output, 1}, {.stream = stream});
 }
 
 /// The message of the Error that `action` throws, or nothing.
