@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "cpu/amx_model.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/cpu/conv2d/lanes/lanes.h"
@@ -68,7 +69,7 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
             .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
         Runs run(input, output, pool);
         const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
-        for (const auto& engines : {cpu::bf16::amx_models(), cpu::bf16::engines(type)}) {
+        for (const auto& engines : {amx_models(), cpu::bf16::engines(type)}) {
           for (const cpu::bf16::Engine& engine : engines) {
             if (engine.operand != type) continue;
             const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine));
