@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "lamina/cpu/conv2d/bf16/engine.h"
+#include "cpu/amx_model.h"
 
 namespace lamina::test {
 
 /// Every engine of this machine, and the model of the one that it may not have.
 inline std::vector<cpu::bf16::Engine> all_bf16_engines() {
-  std::vector<cpu::bf16::Engine> result = {cpu::bf16::amx_models().front()};
+  std::vector<cpu::bf16::Engine> result = {amx_models().front()};
   const auto here = cpu::bf16::engines(DType::bf16);
   result.insert(result.end(), here.begin(), here.end());
   return result;

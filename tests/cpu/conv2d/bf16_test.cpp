@@ -59,7 +59,7 @@ test::ConvReference reference(const ConvGeometry& g, const test::ConvData& data,
 class CpuBf16 : public testing::TestWithParam<Engine> {};
 
 TEST_P(CpuBf16, KeepsTheContractOnEveryGeometry) {
-  const bool model = GetParam().what == amx_models().front().what;
+  const bool model = GetParam().what == test::amx_models().front().what;
   for (const ConvGeometry& g : test::awkward_geometries()) {
     if (model && g.flops() > 2e6) continue;  // it is slow
     const test::ConvData data = test::draw(g, Values::mixed);
@@ -77,7 +77,7 @@ TEST_P(CpuBf16, KeepsTheContractOnEveryGeometry) {
 
 // All remainders of tiles and blocks: of pixels, of filters, of channels.
 TEST_P(CpuBf16, EveryRemainder) {
-  const int step = GetParam().what == amx_models().front().what ? 3 : 1;
+  const int step = GetParam().what == test::amx_models().front().what ? 3 : 1;
   for (int i = 1; i <= 70; i += step) {
     for (const int kernel : {1, 2}) {
       const ConvGeometry g = geometry_of(square(1, i, 3, 71 - i, 71 - i, kernel, 1, kernel - 1));

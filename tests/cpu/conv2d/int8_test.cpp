@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "cpu/amx_model.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
 #include "lamina/cpu/conv2d/lanes/lanes.h"
@@ -59,7 +60,7 @@ View pixels(std::int64_t batch, int channels, int height, int width, DType type,
 void expect_bits(const Tensor& expected, const ConvProblem& problem, const Preparation& p, Runs& run,
                  const Tensor& added = {}) {
   const DType type = p.input().format.dtype;
-  for (const auto& engines : {cpu::bf16::amx_models(), cpu::bf16::engines(type)}) {
+  for (const auto& engines : {amx_models(), cpu::bf16::engines(type)}) {
     for (const cpu::bf16::Engine& engine : engines) {
       if (engine.operand != type) continue;
       const Tensor y = run(*cpu::int8::prepare_with(problem, p, engine), added);

@@ -81,7 +81,5 @@ std::span<const Engine> dot_engines();
 std::span<const Engine> neon_dot_engines();
 std::span<const Engine> multiply_add_engines();
 std::span<const Engine> int8_multiply_add_engines();
-/// AMX's driver over a model of its instructions in plain C++, for tests on machines without them.
-std::span<const Engine> amx_models();
 
 }  // namespace lamina::cpu::bf16

@@ -7,15 +7,14 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <type_traits>
 
-#include "lamina/tensor/dtype.h"
+#include "lamina/cpu/conv2d/bf16/amx.h"
 
-/// The instructions of AMX that bf16 needs, and a model of them in plain C++: numbers of tiles are template arguments.
-/// Tiles are of 16 rows of 64 bytes, but for fewer than 32 channels: then 4 and 5, values of positions, have shorter
-/// rows and 6 and 7, weights, fewer rows.
-namespace lamina::cpu::bf16 {
+namespace lamina::test {
 
+/// The instructions of AMX that the driver needs in plain C++.
 struct TileModel {
   using Rows = std::array<std::array<std::uint32_t, 16>, 16>;
 
@@ -94,46 +93,9 @@ struct TileModel {
   }
 };
 
-#if defined(__x86_64__)
-/// In assembly, since the compilers' own functions take literals only, no template arguments.
-struct Tiles {
-  static void begin(int pairs) {
-    struct alignas(64) Configuration {
-      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    };
-    static_assert(sizeof(Configuration) == 64);
-    Configuration configuration;
-    configuration.row_bytes[4] = configuration.row_bytes[5] = static_cast<std::uint16_t>(4 * pairs);
-    configuration.rows[6] = configuration.rows[7] = static_cast<std::uint8_t>(pairs);
-    __asm__ volatile("ldtilecfg %0" ::"m"(configuration));
-  }
-  static void end() { __asm__ volatile("tilerelease"); }
-  template <int t>
-  static void zero() {
-    __asm__ volatile("tilezero %%tmm%c0" ::"i"(t));
-  }
-  template <int t>
-  static void load(const void* from, std::int64_t stride) {
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(t) : "memory");
-  }
-  template <int t>
-  static void store(void* to, std::int64_t stride) {
-    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(t) : "memory");
-  }
-  /// Of bf16, or of u8 or i8 with weights of i8.
-  template <DType of, int c, int a, int b>
-  static void multiply() {
-    if constexpr (of == DType::u8) {
-      __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
-    } else if constexpr (of == DType::i8) {
-      __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
-    } else {
-      __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
-    }
-  }
-};
-#endif
+/// AMX's driver over that model.
+inline std::span<const cpu::bf16::Engine> amx_models() {
+  return cpu::bf16::amx_engines_of<TileModel>("a model of AMX");
+}
 
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::test
