@@ -61,9 +61,10 @@ TEST(EightBitsOfABlock, AreFewStepsOnAGpu) {
   if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
   const std::string plan =
       block().build.graph.plan_summary({.device = Device::cuda(), .batch = 64, .description = h200()});
-  for (const char* const kernel : {"int8_stem", "pair", "with a sum"}) {
+  for (const char* const kernel : {"int8_stem", "pair", "narrow"}) {
     EXPECT_NE(plan.find(kernel), std::string::npos) << kernel << '\n' << plan;
   }
+  EXPECT_EQ(plan.find("elementwise"), plan.rfind("elementwise")) << plan;  // the input's codes: sums are in the ends
   EXPECT_EQ(plan.find("table of 256"), std::string::npos) << plan;
 }
 

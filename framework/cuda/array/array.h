@@ -35,5 +35,6 @@ Prepare<NormProblem> prepare_norm;
 /// Groups of the channels of images channels last.
 Takes<NormProblem> takes_norm_of_groups;
 Prepare<NormProblem> prepare_norm_of_groups;
+bool norm_of_groups_pays(const NormProblem& problem, const Preparation& preparation);
 
 }  // namespace lamina::cuda

@@ -26,7 +26,7 @@ constexpr Kernel<ConcatProblem> concat[] = {
 constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, true, false, false, true}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, false, false, false, true},
-                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups}};
+                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays}};
 
 }  // namespace
 

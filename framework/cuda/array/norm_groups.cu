@@ -189,6 +189,14 @@ bool takes_norm_of_groups(const NormProblem& problem, const Preparation& p) {
          channels / size <= threads && p.input().alignment % 16 == 0 && p.output().alignment % 16 == 0;
 }
 
+/// Two launches are longer than the one of planes and the turns around it until there is something to do.
+bool norm_of_groups_pays(const NormProblem&, const Preparation& p) {
+  constexpr std::int64_t enough = std::int64_t{1} << 20;  // elements
+  const Shape& image = p.input().shape;
+  const std::int64_t images = p.batch_invariant ? 32 : image[0];  // sums are in the order of the kernel
+  return images * image[1] * image[2] * image[3] >= enough;
+}
+
 std::unique_ptr<Operator> prepare_norm_of_groups(const NormProblem& problem, const Preparation& p) {
   const Shape& image = p.input().shape;
   const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };

@@ -6,17 +6,11 @@
 
 #include "lamina/cuda/ptx/shared.cuh"
 
-/// TMA with a tensor map (tensor_core/tensor_map.h), and what is asked for in advance, sm_90. PTX ISA,
-/// "cp.async.bulk.tensor", "tensor data im2col mode", "cp.async.bulk.prefetch".
+/// TMA with a tensor map (tensor_core/tensor_map.h), sm_90. PTX ISA, "cp.async.bulk.tensor", "tensor data im2col mode".
 namespace lamina::cuda::ptx {
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-
-/// Asks for a run of memory, 16-byte aligned as its length is, to be brought into L2.
-__device__ __forceinline__ void prefetch_run(const void* global, std::uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
 }
 
 /// A pixel: of a column of windows the first's corner in the input, of a box of pixels the corner.

@@ -152,10 +152,11 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
 }
 
 /// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
-/// and some 3 us for each launch.
-bool pays(const SqueezeExciteProblem&, const Preparation& p) {
+/// and some 3 us for each launch. Of codes it is the faster of two that have the same bits for some waves of images.
+bool pays(const SqueezeExciteProblem& problem, const Preparation& p) {
   constexpr std::int64_t max_bytes = 2 << 20;
   const Shape& shape = p.input().shape;
+  if (of_codes(problem) && shape[0] * blocks > 4 * p.device.multiprocessors) return false;
   return shape[1] * shape[2] * shape[3] * 2 <= max_bytes;
 }
 
@@ -183,7 +184,8 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
   }
   const int images = images_of(args, p.device);
   const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
-  const void* const function = kernel(type, images, problem.multiplies);
+  const Result result = problem.norm ? Result::response : problem.multiplies ? Result::product : Result::factors;
+  const void* const function = kernel(type, images, result);
   reserve_shared_memory(p.device.device.index, function, p.device.shared_bytes);
   return make_launched<Arguments>({.description = lamina::detail::concat(
                                        "cluster of ", blocks, " blocks: ", args.channels, " channels, ",

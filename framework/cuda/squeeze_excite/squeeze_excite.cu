@@ -113,7 +113,7 @@ __device__ __forceinline__ void average(int channels, const float* numbers, int 
   }
 }
 
-template <class T, int images, bool multiplies>
+template <class T, int images, Result result>
 __device__ __forceinline__ void run(const Arguments& args) {
   extern __shared__ __align__(16) unsigned char memory[];
   const Memory place(args);
@@ -141,13 +141,13 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll
     for (int i = 0; i < images; ++i) floats[i * pitch + place.hidden + c] = 0.0f;
   }
-  const bool responds = !multiplies && args.norm != nullptr;
+  constexpr bool responds = result == Result::response;
   const int channel = args.channels * rank / blocks + thread;  // of which this thread says the response
   const bool is_one = responds && channel < args.channels * (rank + 1) / blocks;
   const float scale = is_one ? args.norm[channel] : 0.0f, shift = is_one ? args.norm[args.channels + channel] : 0.0f;
   wait_for_predecessor();
 
-  const auto add_up = [&](const auto& counted) {
+  if (group < groups) {
 #pragma unroll
     for (int i = 0; i < images; ++i) {
       const auto* input = map(static_cast<const T*>(args.input), i);
@@ -157,13 +157,12 @@ __device__ __forceinline__ void run(const Arguments& args) {
         float values[pack];
         read_values(input + static_cast<std::int64_t>(pixel) * args.channels, Meaning(args.codes.whole), values);
 #pragma unroll
-        for (int j = 0; j < pack; ++j) sum[j] += counted(values[j]);
+        for (int j = 0; j < pack; ++j) sum[j] += responds ? values[j] * values[j] : values[j];
       }
       auto* parts = reinterpret_cast<float4*>(floats + i * pitch + place.parts + group * args.channels + mine * pack);
       parts[0] = {sum[0], sum[1], sum[2], sum[3]}, parts[1] = {sum[4], sum[5], sum[6], sum[7]};
     }
-  };
-  if (group < groups) responds ? add_up([](float v) { return v * v; }) : add_up([](float v) { return v; });
+  }
   ptx::copy_async_wait<0>();
   __syncthreads();
   const auto four = [&](int i, int offset) { return reinterpret_cast<float4*>(floats + i * pitch + offset); };
@@ -196,16 +195,14 @@ __device__ __forceinline__ void run(const Arguments& args) {
     }
   }
   __syncthreads();
-  if constexpr (!of_codes<T>) {
-    if (responds) {
-      const float* const numbers = floats + place.means;
-      average<images>(args.channels, numbers, pitch, floats + place.parts, [&](int i, float mean) {
-        if (!is_one || image + i >= args.images) return;
-        const float response = numbers[i * pitch + channel] / (mean + args.eps);
-        static_cast<T*>(args.output)[(image + i) * args.channels + channel] = from_f32<T>(response * scale + shift);
-      });
-      return ptx::cluster_sync();  // others read this block's sums
-    }
+  if constexpr (responds) {
+    const float* const numbers = floats + place.means;
+    average<images>(args.channels, numbers, pitch, floats + place.parts, [&](int i, float mean) {
+      if (!is_one || image + i >= args.images) return;
+      const float response = numbers[i * pitch + channel] / (mean + args.eps);
+      static_cast<T*>(args.output)[(image + i) * args.channels + channel] = from_f32<T>(response * scale + shift);
+    });
+    return ptx::cluster_sync();  // others read this block's sums
   }
   multiply<T, images>(args.squeeze, memory, args.squeeze_finish, args.codes.squeeze, floats + place.means, pitch,
                       [&](int i, int row, float value) {
@@ -223,7 +220,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
                           if (c < args.channels) put(i, c, value);
                         });
   };
-  if constexpr (!multiplies) {
+  if constexpr (result == Result::factors) {
     excite([&](int i, int c, float value) {
       if (image + i >= args.images) return;
       static_cast<T*>(args.output)[(image + i) * args.channels + c] = from_f32<T>(value);
@@ -259,25 +256,27 @@ __device__ __forceinline__ void run(const Arguments& args) {
   }
 }
 
-template <class T, int images, bool multiplies>
+template <class T, int images, Result result>
 __global__ void __launch_bounds__(threads, 2) squeeze_excite_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 900
   let_successor_start();
-  run<T, images, multiplies>(args);
+  run<T, images, result>(args);
 #endif
 }
 
-template <class T, bool multiplies>
+template <class T, Result result>
 const void* kernel_of(int images) {
   const auto address = [](auto* function) { return reinterpret_cast<const void*>(function); };
   static_assert(max_images == 3);
-  return images == 1   ? address(&squeeze_excite_kernel<T, 1, multiplies>)
-         : images == 2 ? address(&squeeze_excite_kernel<T, 2, multiplies>)
-                       : address(&squeeze_excite_kernel<T, 3, multiplies>);
+  return images == 1   ? address(&squeeze_excite_kernel<T, 1, result>)
+         : images == 2 ? address(&squeeze_excite_kernel<T, 2, result>)
+                       : address(&squeeze_excite_kernel<T, 3, result>);
 }
 template <class T>
-const void* kernel_of(int images, bool multiplies) {
-  return multiplies ? kernel_of<T, true>(images) : kernel_of<T, false>(images);
+const void* kernel_of(int images, Result result) {
+  return result == Result::product   ? kernel_of<T, Result::product>(images)
+         : result == Result::factors ? kernel_of<T, Result::factors>(images)
+                                     : kernel_of<T, Result::response>(images);
 }
 
 }  // namespace
@@ -286,9 +285,9 @@ int shared_bytes(const Arguments& args, int images) {
   return args.squeeze.bytes() + args.excite.bytes() + Memory(args).count * 4 * images;
 }
 
-const void* kernel(DType type, int images, bool multiplies) {
-  if (size_of(type) == 1) return kernel_of<std::uint8_t, true>(images);
-  return type == DType::f16 ? kernel_of<__half>(images, multiplies) : kernel_of<__nv_bfloat16>(images, multiplies);
+const void* kernel(DType type, int images, Result result) {
+  if (size_of(type) == 1) return kernel_of<std::uint8_t, Result::product>(images);
+  return type == DType::f16 ? kernel_of<__half>(images, result) : kernel_of<__nv_bfloat16>(images, result);
 }
 
 }  // namespace lamina::cuda::squeeze_excite

@@ -47,6 +47,9 @@ struct CodeArguments {
   CodeEnd squeeze, excite;
 };
 
+/// The image times its factors, the factors, or those of a response norm.
+enum class Result { product, factors, response };
+
 struct Arguments {
   const void* input = nullptr;                // [N, H, W, C]
   const unsigned char* parameters = nullptr;  // of each block: the first layer's, the second's
@@ -76,7 +79,7 @@ struct Memory {
 int shared_bytes(const Arguments& args, int images);
 
 /// __global__ void(Arguments), of f16, bf16 or codes, of a cluster that has so many images, up to max_images.
-const void* kernel(DType type, int images, bool multiplies);
+const void* kernel(DType type, int images, Result result);
 
 /// Codes are multiplied by their factors always.
 bool takes(const SqueezeExciteProblem& problem, const Preparation& preparation);

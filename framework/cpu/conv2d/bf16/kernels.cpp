@@ -78,7 +78,8 @@ std::vector<Part> joined(const ConvProblem& problem) {
       std::copy_n(from + f * filter, filter, to + (f * (width / channels) + f % width / channels) * filter);
     }
     if (problem.bias.defined()) {
-      result.problem.bias = Tensor::from(problem.bias.values<float>().subspan(first, count), {count});
+      const float* const bias = problem.bias.values<float>().data() + first;
+      result.problem.bias = Tensor::from(std::vector<float>(bias, bias + count), {count});
     }
     return result;
   };

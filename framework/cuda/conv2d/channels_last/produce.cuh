@@ -7,10 +7,6 @@
 
 namespace lamina::cuda::channels_last {
 
-/// Steps whose weights come into L2 behind those in the ring: as many as are taken while memory answers. More would
-/// hold up the pixels' copies, which go through the same unit.
-inline constexpr int steps_prefetched = 16;
-
 /// How a block's weights get into its ring. Blocks that share them each bring a piece to all. Made once, because the
 /// one thread that copies has no time for divisions in each step.
 template <class T, int groups, int n>
@@ -45,15 +41,6 @@ struct WeightCopies {
       } else {
         ptx::bulk_load(destination, source, piece, full);
       }
-    }
-  }
-
-  /// The whole weights of `steps` steps into L2.
-  __device__ __forceinline__ void prefetch(const unsigned char* source, int steps) const {
-    if (steps <= 0) return;
-#pragma unroll
-    for (int block = 0; block < groups; ++block, source += block_stride) {
-      ptx::prefetch_run(source, static_cast<std::uint32_t>(steps) * block_bytes);
     }
   }
 };
@@ -103,8 +90,6 @@ __device__ __forceinline__ int load_ahead(const Arguments& args, const Shared<T,
     filling.expect(tap);
     weights.load(shared, filling.stages.stage, source, filling.full());
   }
-  // Once, by the first of the blocks that share them.
-  if (walk.pixel_tile() == 0) weights.prefetch(source, min(span.count - ahead, steps_prefetched));
   return ahead;
 }
 
