@@ -3,7 +3,7 @@
 // which all groups are looked at. As norm.cu does it for long rows, one launch finds each part's mean and sum of
 // squares, of every group, and another, once all are known, normalises them.
 //
-// Shared memory: up to 24 KB. Preconditions: whole packs of channels, at most 256 of them.
+// Shared memory: 16 KB, of f32 8. Preconditions: whole packs of channels, at most 256 of them.
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/array/array.h"
