@@ -62,12 +62,12 @@ struct Interpreter {
   ChainStep<float> step[max_pointwise_steps];
   const T* operands[max_pointwise_operands];
   bool has_gaps = false;
-  Divider by_run;                                  // all are runs of so many elements
-  std::uint32_t gaps[max_pointwise_operands + 1];  // behind each run; of the output last
+  Divider by_run;                                 // all are runs of so many elements
+  std::int64_t gaps[max_pointwise_operands + 1];  // behind each run, less than 0 where runs overlap; of the output last
 
   __device__ std::int64_t at(int which, std::int64_t first) const {
     if (!has_gaps) return first;
-    return first + std::int64_t{gaps[which]} * by_run.quotient(static_cast<std::uint32_t>(first));
+    return first + gaps[which] * by_run.quotient(static_cast<std::uint32_t>(first));
   }
   __device__ std::int64_t source(std::int64_t first) const { return at(0, first); }
   __device__ std::int64_t target(std::int64_t first) const { return at(max_pointwise_operands, first); }
@@ -190,30 +190,27 @@ bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  return make_on_device(index(p), "elementwise",
-                        [chain = problem.chain, axes = detail::broadcast_walk(p.output(), p.inputs)](
-                            Inputs inputs, Outputs outputs, const Execution& execution) {
-                          with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
-                            Interpreter<T> interpreter{};
-                            for (const PointwiseStep& step : chain)
-                              interpreter.step[interpreter.steps++] = step_as<float>(step);
-                            bool aligned = aligned_to_16(outputs[0].raw());
-                            for (std::size_t i = 0; i < inputs.size(); ++i) {
-                              interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());
-                              aligned &= aligned_to_16(inputs[i].raw());
-                            }
-                            if (axes.size() == 2) {
-                              const auto gap = [&](std::size_t array) {
-                                return static_cast<std::uint32_t>(axes[0].strides[array] - axes[1].extent);
-                              };
-                              interpreter.has_gaps = true, interpreter.by_run = Divider(axes[1].extent);
-                              for (std::size_t i = 0; i < inputs.size(); ++i) interpreter.gaps[i] = gap(i + 1);
-                              interpreter.gaps[max_pointwise_operands] = gap(0);
-                            }
-                            start<T>(inputs[0].raw(), outputs[0].raw(), outputs[0].numel(), aligned, execution.stream,
-                                     interpreter);
-                          });
-                        });
+  return make_on_device(
+      index(p), "elementwise",
+      [chain = problem.chain, axes = detail::broadcast_walk(p.output(), p.inputs)](Inputs inputs, Outputs outputs,
+                                                                                   const Execution& execution) {
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          Interpreter<T> interpreter{};
+          for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step_as<float>(step);
+          bool aligned = aligned_to_16(outputs[0].raw());
+          for (std::size_t i = 0; i < inputs.size(); ++i) {
+            interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());
+            aligned &= aligned_to_16(inputs[i].raw());
+          }
+          if (axes.size() == 2) {
+            const auto gap = [&](std::size_t array) { return axes[0].strides[array] - axes[1].extent; };
+            interpreter.has_gaps = true, interpreter.by_run = Divider(axes[1].extent);
+            for (std::size_t i = 0; i < inputs.size(); ++i) interpreter.gaps[i] = gap(i + 1);
+            interpreter.gaps[max_pointwise_operands] = gap(0);
+          }
+          start<T>(inputs[0].raw(), outputs[0].raw(), outputs[0].numel(), aligned, execution.stream, interpreter);
+        });
+      });
 }
 
 bool takes_affine(const AffineProblem& problem, const Preparation& p) {
