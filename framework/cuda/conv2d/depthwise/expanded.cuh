@@ -10,7 +10,7 @@
 // The order of sums is K from first to last, then tap by tap: no bit depends on tiles or the batch.
 
 #include "lamina/cuda/conv2d/depthwise/tile.cuh"
-#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
+#include "lamina/cuda/conv2d/depthwise/windows.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/mma_codes.cuh"
@@ -18,23 +18,15 @@
 
 namespace lamina::cuda::depthwise {
 
-template <class T>
-inline constexpr bool of_codes = std::is_integral_v<T>;
-template <class T>
-using Sum = std::conditional_t<of_codes<T>, int, float>;
-
-/// The first's sums of codes as codes; two neighbouring filters' are those of `channel`.
+/// Sums of codes of two neighbouring filters, of two pixels, as codes: the first pixel's in the lower half.
 template <bool looks_up>
-__device__ __forceinline__ std::uint16_t two_codes(const PairArguments& args, const int* sums, int channel) {
-  const eight_bits::SumsEnd& end = args.between_ends.end;
-  const auto zero = static_cast<std::uint32_t>(end.quantization.zero_point);
-  const float2 factor = __ldg(reinterpret_cast<const float2*>(args.between_ends.factor + channel));
-  const auto code = [&](int sum, float by) -> std::uint32_t {
-    const std::uint32_t code = eight_bits::rounded(__fmul_rn(__int2float_rn(sum), by), end.low, end.high, zero);
-    if constexpr (looks_up) return __ldg(args.between_ends.table + (code & 0xffu));
-    return code;
-  };
-  return static_cast<std::uint16_t>(__byte_perm(code(sums[0], factor.x), code(sums[1], factor.y), 0x0040));
+__device__ __forceinline__ std::uint32_t codes_of_two(const CodesEnd& ends, const int (&sums)[4], int channel) {
+  const float2 factor = __ldg(reinterpret_cast<const float2*>(ends.factor + channel));
+  const float q[4] = {__fmul_rn(__int2float_rn(sums[0]), factor.x), __fmul_rn(__int2float_rn(sums[1]), factor.y),
+                      __fmul_rn(__int2float_rn(sums[2]), factor.x), __fmul_rn(__int2float_rn(sums[3]), factor.y)};
+  const std::uint32_t codes = codes_of_four(ends, q);
+  if constexpr (looks_up) return eight_bits::looked_up(ends.table, codes);
+  return codes;
 }
 
 /// Finishes a warp's sums of m times 16 pixels from `first` on, and of up to max_fragments times 8 filters, and stores
@@ -70,22 +62,37 @@ __device__ __forceinline__ void store_between(const PairArguments& args, const R
   }
   const auto put = [&](auto looks_up) {
 #pragma unroll
-    for (int i = 0; i < 2 * m; ++i) {
-      const int pixel = first + i * 8 + lane / 4;
-      if (pixel >= from.pixels()) continue;
-      // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
-      const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
+    for (int i = 0; i < m; ++i) {
       constexpr int two = 2 * sizeof(T);
-      unsigned char* const to = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * two;
+      unsigned char* to[2];  // of two pixels
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int pixel = first + i * 16 + half * 8 + lane / 4;
+        // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
+        const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
+        unsigned char* const place = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * two;
+        to[half] = pixel < from.pixels() ? place : nullptr;
+      }
 #pragma unroll
       for (int j = 0; j < max_fragments; ++j) {
         if (j >= fragments) continue;
-        const Sum<T>* pair = &sum[i / 2][j][i % 2 * 2];
+        const Sum<T>(&four)[4] = sum[i][j];
         if constexpr (of_codes<T>) {
-          *reinterpret_cast<std::uint16_t*>(to + j * 4 * two) =
-              two_codes<looks_up.value>(args, pair, filter + j * 8 + lane % 4 * 2);
+          const std::uint32_t codes =
+              codes_of_two<looks_up.value>(args.between_ends, four, filter + j * 8 + lane % 4 * 2);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (to[half] != nullptr)
+              *reinterpret_cast<std::uint16_t*>(to[half] + j * 4 * two) =
+                  static_cast<std::uint16_t>(codes >> half * 16);
+          }
         } else {
-          *reinterpret_cast<Pack<T, 2>*>(to + j * 4 * two) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (to[half] != nullptr)
+              *reinterpret_cast<Pack<T, 2>*>(to[half] + j * 4 * two) = {from_f32<T>(four[half * 2]),
+                                                                        from_f32<T>(four[half * 2 + 1])};
+          }
         }
       }
     }
@@ -182,22 +189,22 @@ struct Expanded {
   const ParametersOf offset;
   const int top, left;
   unsigned char *const memory, *const pixels, *const map;
-  const float *const taps, *const biases;
+  const Sum<T>*const taps, *const biases;
   Rectangle from;              // of the input
   const unsigned char* input;  // the image's first pixel
 
-  __device__ __forceinline__ Expanded(const Arguments& args_, const Place& place_, int kernel, int top_, int left_,
+  __device__ __forceinline__ Expanded(const Arguments& args_, const Place& place_, int taps_, int top_, int left_,
                                       unsigned char* memory_)
       : args(args_),
         place(place_),
-        offset(args_.steps, args_.slice, kernel),
+        offset(args_.steps, args_.slice, taps_),
         top(top_),
         left(left_),
         memory(memory_),
         pixels(memory_ + offset.bytes),
         map(pixels + args_.max_pixels * args_.input_bytes),
-        taps(reinterpret_cast<const float*>(memory_ + offset.taps)),
-        biases(reinterpret_cast<const float*>(memory_ + offset.last)),
+        taps(reinterpret_cast<const Sum<T>*>(memory_ + offset.taps)),
+        biases(reinterpret_cast<const Sum<T>*>(memory_ + offset.last)),
         from{max(top_, 0), max(left_, 0), 0, 0},
         input(static_cast<const unsigned char*>(args_.input) + place_.image * args_.geometry.in_height *
                                                                    args_.geometry.in_width * args_.terms *
