@@ -18,17 +18,6 @@
 
 namespace lamina::cuda::depthwise {
 
-/// Sums of codes of two neighbouring filters, of two pixels, as codes: the first pixel's in the lower half.
-template <bool looks_up>
-__device__ __forceinline__ std::uint32_t codes_of_two(const CodesEnd& ends, const int (&sums)[4], int channel) {
-  const float2 factor = __ldg(reinterpret_cast<const float2*>(ends.factor + channel));
-  const float q[4] = {__fmul_rn(__int2float_rn(sums[0]), factor.x), __fmul_rn(__int2float_rn(sums[1]), factor.y),
-                      __fmul_rn(__int2float_rn(sums[2]), factor.x), __fmul_rn(__int2float_rn(sums[3]), factor.y)};
-  const std::uint32_t codes = codes_of_four(ends, q);
-  if constexpr (looks_up) return eight_bits::looked_up(ends.table, codes);
-  return codes;
-}
-
 /// Finishes a warp's sums of m times 16 pixels from `first` on, and of up to max_fragments times 8 filters, and stores
 /// them as activations at `between`, where the rectangle's first pixel and the first of these filters, `filter`,
 /// belong.
@@ -60,47 +49,47 @@ __device__ __forceinline__ void store_between(const PairArguments& args, const R
       finish(std::integral_constant<Kind, Kind::clamp>());
     }
   }
-  const auto put = [&](auto looks_up) {
+  // Of eight of the pixels the lane's; null if it is none.
+  const auto place = [&](int eight) -> unsigned char* {
+    const int pixel = first + eight * 8 + lane / 4;
+    if (pixel >= from.pixels()) return nullptr;
+    // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
+    const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
+    return between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * 2 * static_cast<int>(sizeof(T));
+  };
+  if constexpr (of_codes<T>) {
+    const CodesEnd& ends = args.between_ends;
+    as_known(ends, [&](auto saturates, auto looks_up) {
 #pragma unroll
-    for (int i = 0; i < m; ++i) {
-      constexpr int two = 2 * sizeof(T);
-      unsigned char* to[2];  // of two pixels
+      for (int i = 0; i < m; ++i) {
+        unsigned char *const upper = place(2 * i), *const lower = place(2 * i + 1);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int pixel = first + i * 16 + half * 8 + lane / 4;
-        // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
-        const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
-        unsigned char* const place = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * two;
-        to[half] = pixel < from.pixels() ? place : nullptr;
+        for (int j = 0; j < max_fragments; ++j) {
+          if (j >= fragments) continue;
+          const int(&sums)[4] = sum[i][j];
+          const float2 by = __ldg(reinterpret_cast<const float2*>(ends.factor + filter + j * 8 + lane % 4 * 2));
+          const float q[4] = {__fmul_rn(__int2float_rn(sums[0]), by.x), __fmul_rn(__int2float_rn(sums[1]), by.y),
+                              __fmul_rn(__int2float_rn(sums[2]), by.x), __fmul_rn(__int2float_rn(sums[3]), by.y)};
+          const std::uint32_t codes = four_codes<saturates.value, looks_up.value>(ends, q);
+          if (upper != nullptr) *reinterpret_cast<std::uint16_t*>(upper + j * 8) = static_cast<std::uint16_t>(codes);
+          if (lower != nullptr)
+            *reinterpret_cast<std::uint16_t*>(lower + j * 8) = static_cast<std::uint16_t>(codes >> 16);
+        }
       }
+    });
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2 * m; ++i) {
+      unsigned char* const to = place(i);
+      if (to == nullptr) continue;
 #pragma unroll
       for (int j = 0; j < max_fragments; ++j) {
         if (j >= fragments) continue;
-        const Sum<T>(&four)[4] = sum[i][j];
-        if constexpr (of_codes<T>) {
-          const std::uint32_t codes =
-              codes_of_two<looks_up.value>(args.between_ends, four, filter + j * 8 + lane % 4 * 2);
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            if (to[half] != nullptr)
-              *reinterpret_cast<std::uint16_t*>(to[half] + j * 4 * two) =
-                  static_cast<std::uint16_t>(codes >> half * 16);
-          }
-        } else {
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            if (to[half] != nullptr)
-              *reinterpret_cast<Pack<T, 2>*>(to[half] + j * 4 * two) = {from_f32<T>(four[half * 2]),
-                                                                        from_f32<T>(four[half * 2 + 1])};
-          }
-        }
+        const float* pair = &sum[i / 2][j][i % 2 * 2];
+        *reinterpret_cast<Pack<T, 2>*>(to + j * 8 * sizeof(T)) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
       }
     }
-  };
-  if constexpr (of_codes<T>) {
-    if (args.between_ends.table != nullptr) return put(std::true_type());
   }
-  put(std::false_type());
 }
 
 /// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs. `channel`: the

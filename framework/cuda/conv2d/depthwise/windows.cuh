@@ -156,12 +156,29 @@ __device__ __forceinline__ void store_windows(const Finish& finish, const float 
   }
 }
 
+/// `act` with whether clamping is to saturate and whether codes are looked up, known when it is compiled: instructions
+/// that are passed over take time to come, too.
+template <class Act>
+__device__ __forceinline__ void as_known(const CodesEnd& ends, const Act& act) {
+  const auto known = [&](auto saturates) {
+    ends.table == nullptr ? act(saturates, std::false_type()) : act(saturates, std::true_type());
+  };
+  ends.saturates ? known(std::true_type()) : known(std::false_type());
+}
+
 /// Four codes of numbers that are to be rounded.
-__device__ __forceinline__ std::uint32_t codes_of_four(const CodesEnd& ends, const float (&q)[4]) {
-  if (ends.saturates) return eight_bits::saturated(ends.saturation, q[0], q[1], q[2], q[3]);
-  const auto zero = static_cast<std::uint32_t>(ends.end.quantization.zero_point);
-  const auto code = [&](int j) { return eight_bits::rounded(q[j], ends.end.low, ends.end.high, zero); };
-  return ptx::lowest_bytes(code(0), code(1), code(2), code(3));
+template <bool saturates, bool looks_up>
+__device__ __forceinline__ std::uint32_t four_codes(const CodesEnd& ends, const float (&q)[4]) {
+  std::uint32_t codes;
+  if constexpr (saturates) {
+    codes = eight_bits::saturated(ends.saturation, q[0], q[1], q[2], q[3]);
+  } else {
+    const auto zero = static_cast<std::uint32_t>(ends.end.quantization.zero_point);
+    const auto code = [&](int j) { return eight_bits::rounded(q[j], ends.end.low, ends.end.high, zero); };
+    codes = ptx::lowest_bytes(code(0), code(1), code(2), code(3));
+  }
+  if constexpr (looks_up) return eight_bits::looked_up(ends.table, codes);
+  return codes;
 }
 
 /// The same of codes, whose sums have their offsets.
@@ -185,17 +202,15 @@ __device__ __forceinline__ void store_codes(const CodesEnd& ends, int channel, c
     return each(
         [&](const int(&sums)[4], std::int64_t at) { eight_bits::put<4>(ends.end, sums, factor, bias, output, at); });
   }
-  const auto codes = [&](const auto& finished) {
+  as_known(ends, [&](auto saturates, auto looks_up) {
     each([&](const int(&sums)[4], std::int64_t at) {
       float q[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) q[j] = __fmul_rn(__int2float_rn(sums[j]), factor[j]);
-      *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(output) + at) = finished(q);
+      *reinterpret_cast<std::uint32_t*>(static_cast<std::uint8_t*>(output) + at) =
+          four_codes<saturates.value, looks_up.value>(ends, q);
     });
-  };
-  const auto four = [&](const float(&q)[4]) { return codes_of_four(ends, q); };
-  if (ends.table == nullptr) return codes(four);
-  codes([&](const float(&q)[4]) { return eight_bits::looked_up(ends.table, four(q)); });
+  });
 }
 
 }  // namespace lamina::cuda::depthwise
