@@ -6,7 +6,7 @@ namespace {
 /// What --algorithm still accepts. A name that a row of the device's table has means that row.
 constexpr struct {
   std::string_view gone, successor;
-} successors[] = {{"pair", "depthwise"}, {"blocked", "planes"}, {"im2col", "planes"}, {"eigen", "planes"}};
+} successors[] = {{"pair", "depthwise"}, {"blocked", "planes"}, {"im2col", "eigen"}};
 
 }  // namespace
 

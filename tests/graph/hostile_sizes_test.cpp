@@ -168,7 +168,7 @@ TEST(HostileSizes, InTheOptions) {
 
 /// The others are for depthwise and grouped layers, or for bf16; cpu_test has each of them on its own.
 bool takes_plain(std::string_view algorithm) {
-  constexpr std::string_view all[] = {"channels_last", "planes", "direct"};
+  constexpr std::string_view all[] = {"channels_last", "planes", "eigen", "direct"};
   return std::ranges::find(all, algorithm) != std::end(all);
 }
 

@@ -84,6 +84,16 @@ std::unique_ptr<Operator> prepare_planes(const ConvProblem& problem, const Prepa
   });
 }
 
+std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {
+  return make_operator(
+      "eigen: whole images unfolded, Eigen product",
+      {.workspace = cpu::conv2d_eigen_workspace(problem.geometry, p.threads)},
+      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        cpu::conv2d_eigen(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
+                          static_cast<float*>(execution.workspace));
+      });
+}
+
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation&) {
   return make_operator(
       "direct: plain loops, summed in double",
@@ -109,6 +119,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"lanes", with<cpu::takes_lanes, DType::f32>, with<cpu::prepare_lanes, DType::f32>, cpu::preference::lanes, true},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
     {"planes", takes_planes, prepare_planes},
+    {"eigen", takes, prepare_eigen},
     {"direct", takes, prepare_direct},
     {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled, true},
     {"bf16_lanes", with<cpu::takes_lanes, DType::bf16>, with<cpu::prepare_lanes, DType::bf16>, nullptr, true},

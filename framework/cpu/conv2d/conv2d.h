@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "lamina/base/thread_pool.h"
 #include "lamina/kernel/conv_geometry.h"
 
@@ -16,5 +18,10 @@ struct Conv2dPointers {
 
 /// The plain loops, summed in double: slow, and as exact as a float can be.
 void conv2d_direct(const ConvGeometry& geometry, const Conv2dPointers& pointers, ThreadPool& pool);
+
+/// The readable reference: whole images unfolded to columns, and Eigen's product. `workspace` is
+/// conv2d_eigen_workspace() bytes: an image's columns for each thread.
+void conv2d_eigen(const ConvGeometry& geometry, const Conv2dPointers& pointers, ThreadPool& pool, float* workspace);
+std::size_t conv2d_eigen_workspace(const ConvGeometry& geometry, int threads);
 
 }  // namespace lamina::cpu

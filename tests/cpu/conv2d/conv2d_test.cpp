@@ -24,7 +24,11 @@ struct Kernel {
 void PrintTo(const Kernel& kernel, std::ostream* out) { *out << kernel.name; }
 
 std::vector<Kernel> kernels() {
-  std::vector<Kernel> result = {{"direct", conv2d_direct}};
+  std::vector<Kernel> result = {{"direct", conv2d_direct},
+                                {"eigen", [](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool) {
+                                   std::vector<float> space(conv2d_eigen_workspace(g, pool.threads()) / sizeof(float));
+                                   conv2d_eigen(g, p, pool, space.data());
+                                 }}};
   for (const LanesKernel& kernel : lanes_kernels(DType::f32)) {
     std::string name = std::string("planes_") + lamina::name(kernel.set);
     std::erase_if(name, [](char c) { return c == '-'; });

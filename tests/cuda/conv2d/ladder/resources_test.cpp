@@ -69,8 +69,8 @@ TEST_F(CudaConv2d, RefusesWhatNoKernelCanDo) {
     }
     return "";
   };
-  EXPECT_NE(error_of({.kernel = "planes"}, here).find("algorithm planes on cuda:0 does not take"), std::string::npos);
-  EXPECT_NE(error_of({.kernel = "planes"}, here).find("tiled"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "eigen"}, here).find("algorithm eigen on cuda:0 does not take"), std::string::npos);
+  EXPECT_NE(error_of({.kernel = "eigen"}, here).find("tiled"), std::string::npos);
   EXPECT_NE(error_of({.kernel = "tiled", .precision = Precision::fp16, .output = {DType::f32, Layout::nhwc}}, here)
                 .find("implicit_gemm"),
             std::string::npos);
