@@ -47,11 +47,10 @@ __device__ __forceinline__ std::uint32_t codes_of(const Arguments& args, const f
 
 /// From `row` and `column` of the input on, a multiple of four. Neighbouring threads take neighbouring fours of pixels,
 /// each several at a time.
-template <class S, bool fours>
+template <class S, bool fours, int at_a_time>
 __device__ __forceinline__ void load_pixels(const Arguments& args, std::int64_t image, int top, int left,
                                             std::uint32_t* to) {
   constexpr bool numbers = std::is_same_v<S, float>;
-  constexpr int at_a_time = !fours ? 1 : numbers ? 5 : 3;  // as many as there are registers for
   constexpr int words = !fours ? 4 : numbers ? max_numbers : max_channels;
   const auto* input = static_cast<const S*>(args.input) + image * args.image;
   const int across = args.in_columns / 4, count = args.in_rows * across;
@@ -156,36 +155,37 @@ struct Weights {
   }
 };
 
-/// The sums of a lane's two outputs, whose windows begin `apart` words from each other. `wide`: rows of eight pixels,
-/// each a step; else two of four are one.
-template <bool wide, int steps, int n>
-__device__ __forceinline__ void multiply(const Weights<steps, n>& weights, const std::uint32_t* at, int apart,
-                                         int in_columns, int (&sum)[n][4]) {
+/// Of a lane's two outputs.
+template <int n>
+struct Sums {
+  int of[n][4] = {};
+
+  __device__ __forceinline__ void keep_larger(const Sums& others) {
 #pragma unroll
-  for (int i = 0; i < n * 4; ++i) sum[i / 4][i % 4] = 0;
+    for (int i = 0; i < n * 4; ++i) of[i / 4][i % 4] = max(of[i / 4][i % 4], others.of[i / 4][i % 4]);
+  }
+};
+
+/// Whose windows begin `apart` words from each other. `wide`: rows of eight pixels, each a step; else two of four are
+/// one.
+template <bool wide, int steps, int n>
+__device__ __forceinline__ Sums<n> multiply(const Weights<steps, n>& weights, const std::uint32_t* at, int apart,
+                                            int in_columns) {
+  Sums<n> sums;
 #pragma unroll
   for (int step = 0; step < steps; ++step) {
     const std::uint32_t* const second = wide ? at + 4 : at + in_columns;
     const std::uint32_t a[4] = {at[0], at[apart], second[0], second[apart]};
 #pragma unroll
-    for (int j = 0; j < n; ++j) ptx::mma<std::uint8_t>(sum[j], a, weights.values[step][j], sum[j]);
+    for (int j = 0; j < n; ++j) ptx::mma<std::uint8_t>(sums.of[j], a, weights.values[step][j], sums.of[j]);
     at += (wide ? 1 : 2) * in_columns;
   }
-}
-
-template <int n>
-__device__ __forceinline__ void copy(const int (&from)[n][4], int (&to)[n][4]) {
-#pragma unroll
-  for (int i = 0; i < n * 4; ++i) to[i / 4][i % 4] = from[i / 4][i % 4];
-}
-template <int n>
-__device__ __forceinline__ void keep_larger(int (&all)[n][4], const int (&others)[n][4]) {
-#pragma unroll
-  for (int i = 0; i < n * 4; ++i) all[i / 4][i % 4] = max(all[i / 4][i % 4], others[i / 4][i % 4]);
+  return sums;
 }
 
 template <int steps, bool wide, int n, bool pools>
-__global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_constant__ Arguments args) {
+__global__ void __launch_bounds__(threads, steps == 2 && !pools ? 3 : 2)
+    stem_codes_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) std::uint32_t pixels[];
   let_successor_start();
@@ -195,17 +195,18 @@ __global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_con
   Weights<steps, n> weights;
   weights.load(args, place.slice, lane);
   wait_for_predecessor();
-  // The first pixel of the input that is in shared memory.
-  const int top = (pools ? place.row * pool_stride - args.pool_padding_height : place.row) * args.stride_height -
-                  args.padding_height;
-  const int left = ((pools ? place.column * pool_stride - args.pool_padding_width : place.column) * args.stride_width -
-                    args.padding_width) &
-                   ~3;
+  // The first pixel that the windows of an output see; that of the block begins what is in shared memory.
+  const auto first_of = [](int output, int pool_padding, int stride, int padding) {
+    return (pools ? output * pool_stride - pool_padding : output) * stride - padding;
+  };
+  const int top = first_of(place.row, args.pool_padding_height, args.stride_height, args.padding_height);
+  const int left = first_of(place.column, args.pool_padding_width, args.stride_width, args.padding_width) & ~3;
+  constexpr int numbers = pools ? 5 : 3;  // fours of them that there are registers for
   const auto load = [&](auto loads) { loads(args, place.image, top, left, pixels); };
   if (args.rounds) {
-    args.fours ? load(load_pixels<float, true>) : load(load_pixels<float, false>);
+    args.fours ? load(load_pixels<float, true, numbers>) : load(load_pixels<float, false, 1>);
   } else {
-    args.fours ? load(load_pixels<std::uint8_t, true>) : load(load_pixels<std::uint8_t, false>);
+    args.fours ? load(load_pixels<std::uint8_t, true, 3>) : load(load_pixels<std::uint8_t, false, 1>);
   }
   __syncthreads();
 
@@ -213,6 +214,7 @@ __global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_con
   for (int slice = place.slice; slice < args.all_slices; slice += args.slices) {
     const int filter = slice * 8 * n + lane % 4 * 2 * n;
     if (slice >= args.slices) weights.load(args, slice, lane);
+    const Ends<n> ends(args, filter);  // not where sums are kept: no registers are left, and few sums become codes
     for (int item = warp; item < args.items; item += warps) {
       const int walk = static_cast<int>(args.by_fragments.quotient(static_cast<std::uint32_t>(item)));
       const int across = item * columns - walk * args.columns, down = walk * args.walk;
@@ -225,15 +227,14 @@ __global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_con
         return (y * args.stride_height - args.padding_height - top) * args.in_columns;
       };
       const auto pixel_of = [&](int x) { return x * args.stride_width - args.padding_width - left + lane % 4; };
-      int sum[n][4];
       if constexpr (!pools) {
-        const Ends<n> ends(args, filter);
-        multiply<wide>(weights, pixels + line_of(row) + pixel_of(column), 8 * args.stride_width, args.in_columns, sum);
+        const Sums<n> sums =
+            multiply<wide>(weights, pixels + line_of(row) + pixel_of(column), 8 * args.stride_width, args.in_columns);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           int own[2 * n];
 #pragma unroll
-          for (int j = 0; j < 2 * n; ++j) own[j] = sum[j / 2][half * 2 + j % 2];
+          for (int j = 0; j < 2 * n; ++j) own[j] = sums.of[j / 2][half * 2 + j % 2];
           if (column + half * 8 < args.out_width) {
             args.ends.table == nullptr ? store<false>(args, ends, own, to) : store<true>(args, ends, own, to);
           }
@@ -247,21 +248,22 @@ __global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_con
         const int apart = pixel_of(inside(x + 1, args.map_width)) - pixel_of(inside(x, args.map_width));
         int y = row * pool_stride - args.pool_padding_height;
         const auto next = [&] {
-          multiply<wide>(weights, from + line_of(inside(y++, args.map_height)), apart, args.in_columns, sum);
+          return multiply<wide>(weights, from + line_of(inside(y++, args.map_height)), apart, args.in_columns);
         };
-        int kept[n][4];
-        next(), copy(sum, kept);
+        const bool stores = lane / 4 < columns && column < args.out_width;
+        Sums<n> kept = next();
         for (int i = min(args.walk, min(args.rows - down, args.out_height - row)); i > 0; --i) {
-          next(), keep_larger(kept, sum);
-          next(), keep_larger(kept, sum);
+          kept.keep_larger(next());
+          const Sums<n> third_row = next();
+          kept.keep_larger(third_row);
           int own[2 * n];
 #pragma unroll
           for (int j = 0; j < 2 * n; ++j) {
-            const int here = kept[j / 2][j % 2], third = __shfl_down_sync(0xffffffffu, here, 4);
-            own[j] = max(max(here, kept[j / 2][2 + j % 2]), third);
+            const int here = kept.of[j / 2][j % 2], third = __shfl_down_sync(0xffffffffu, here, 4);
+            own[j] = max(max(here, kept.of[j / 2][2 + j % 2]), third);
           }
-          copy(sum, kept);
-          if (lane / 4 < columns && column < args.out_width) store<false>(args, Ends<n>(args, filter), own, to);
+          kept = third_row;
+          if (stores) store<false>(args, Ends<n>(args, filter), own, to);
           to += std::int64_t{args.out_width} * args.out_pitch;
         }
       }
