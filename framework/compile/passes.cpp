@@ -57,7 +57,7 @@ constexpr Pass table[] = {
     {"fold factors", folded | plain, 0, 0, on_program<fold>, fuses,
      "what is left of them becomes part of what computes the factors of the images"},
     {"code ends", folded | plain, 0, 0, on_program<end_with_codes>, fuses,
-     "what a convolution in eight bits gives is added to other codes, or looked up, by the convolution"},
+     "a convolution in eight bits rounds its operand, and adds its codes to others, looks them up, or pools them"},
     {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,
      "two products and the softmax between them become one operation"},
     {"rows", folded | plain, few_rows, 0, on_program<narrow_rows>, fuses, "rows that nobody reads are not computed"},

@@ -30,6 +30,9 @@ struct EightBitWeights {
   Quantization codes = {};
   DType codes_type = DType::u8;
   std::shared_ptr<const CodeTable> table = {};
+  /// Input 0, which is of floats, becomes codes of that type first, if the scale is not 0.
+  Quantization input = {};
+  DType input_type = DType::u8;
 
   bool defined() const { return weight.defined(); }
 };

@@ -1,6 +1,6 @@
-// What is done to a convolution's codes by the convolution itself: its kernel rounds its sums to its own codes, and
-// then adds what they stand for to others and rounds again, or looks up what a table has for them. The bits are those
-// of the two operations.
+// What is done to a convolution's codes by the convolution itself: its kernel makes those of its operand, rounds its
+// sums to its own codes, and then adds what they stand for to others and rounds again, looks up what a table has for
+// them, or finds the largest of a window. The bits are those of the operations by themselves.
 
 #include <algorithm>
 #include <map>
@@ -80,6 +80,7 @@ class CodeEnds : Dataflow {
 
  private:
   void join_one(Operation& op) {
+    round_operand(op), pool(op);
     const auto after = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
     if (!after || after->compute != DType::f32 || !is_coded(op.output)) return;
     if (op.inputs.size() == 1 && (look_up<ConvProblem>(op, *after) || look_up<LinearProblem>(op, *after))) return;
@@ -100,6 +101,28 @@ class CodeEnds : Dataflow {
       Operation& conv = operation(producer(op.inputs[index(place)]));
       if (join(op, {conv.inputs[0], other}, *std::move(problem), {&conv})) return;
     }
+  }
+
+  /// Numbers that become codes for a convolution alone.
+  void round_operand(Operation& op) {
+    auto problem = of_codes(op);
+    Operation* const rounding = problem ? only_computes(op.inputs[0]) : nullptr;
+    const auto before = rounding == nullptr || rounding->view ? std::nullopt : problem_of<PointwiseProblem>(*rounding);
+    if (!before || before->table || before->chain != PointwiseChain{{Pointwise::identity}}) return;
+    if (!is_coded(rounding->output) || is_coded(rounding->inputs[0])) return;
+    problem->eight.input = program_.value(rounding->output).quantization;
+    problem->eight.input_type = program_.value(rounding->output).format.dtype;
+    join(op, {rounding->inputs[0]}, *std::move(problem), {rounding});
+  }
+
+  void pool(Operation& op) {
+    const auto pool = op.module == nullptr || op.view ? std::nullopt : problem_of<PoolProblem>(op);
+    if (!pool || pool->kind != PoolKind::largest || !is_coded(op.output)) return;
+    Operation* const product = only_computes(op.inputs[0]);
+    auto problem = product == nullptr ? std::nullopt : of_codes(*product);
+    if (!problem || problem->epilogue.pool) return;
+    problem->epilogue.pool = pool->geometry;
+    join(op, product->inputs, *std::move(problem), {product});
   }
 
   template <class Problem>

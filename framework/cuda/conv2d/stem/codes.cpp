@@ -12,33 +12,85 @@
 namespace lamina::cuda::stem::codes {
 namespace {
 
+using lamina::detail::ceil_div;
 using lamina::detail::round_up;
 
 /// Of the filters that a block has, in eights: none of them of zeros.
 int eights(int filters) { return filters % 32 == 0 ? 4 : filters % 16 == 0 ? 2 : 1; }
 
-const void* kernel_for(const ConvGeometry& g, DType input) {
-  return kernel(input == DType::i8, step_count(g.kernel_height, g.kernel_width), row_pixels(g.kernel_width) == 8,
-                eights(g.out_channels));
+/// The convolution from codes to codes, without the rounding before it and the pooling behind it.
+struct Middle {
+  ConvProblem problem;
+  View input, output;
+  Preparation preparation;
+
+  Middle(const ConvProblem& whole, const Preparation& p)
+      : problem(whole), input(p.input()), output(p.output()), preparation(p) {
+    const ConvGeometry& g = whole.geometry;
+    if (whole.eight.input.defined())
+      input.format.dtype = whole.eight.input_type, input.quantization = whole.eight.input;
+    output.shape = {g.batch, g.out_channels, g.out_height, g.out_width};
+    problem.eight.input = {}, problem.epilogue.pool.reset();
+    if (p.inputs.size() == 1) preparation.inputs = {&input, 1};
+    preparation.outputs = {&output, 1};
+  }
+  Middle(const Middle&) = delete;
+  Middle& operator=(const Middle&) = delete;
+};
+
+/// Codes of i8 as u8, which stand for the same.
+View unsigned_codes(View view) {
+  if (view.format.dtype == DType::i8) view.format.dtype = DType::u8, view.quantization.zero_point += 128;
+  return view;
+}
+
+bool is_known(const PoolGeometry& g) {
+  return g.kernel_height == pool_kernel && g.kernel_width == pool_kernel && g.stride_height == pool_stride &&
+         g.stride_width == pool_stride && g.dilation_height == 1 && g.dilation_width == 1;
+}
+
+const void* kernel_for(const ConvGeometry& g, bool pools) {
+  return kernel(step_count(g.kernel_height, g.kernel_width), row_pixels(g.kernel_width) == 8, eights(g.out_channels),
+                pools);
 }
 
 /// All that does not need memory, and the number of blocks.
-std::int64_t fill(Arguments& a, const ConvGeometry& g, const Preparation& p) {
-  const std::int64_t blocks = share_out(a, g, eights(g.out_channels), p.device.multiprocessors);
+std::int64_t fill(Arguments& a, const ConvProblem& problem, const Middle& middle, const Preparation& p) {
+  constexpr int wave = 3;  // blocks for a multiprocessor
+  const ConvGeometry& g = problem.geometry;
+  const auto& pool = problem.epilogue.pool;
+  ConvGeometry outputs = g;
+  if (pool) outputs.out_height = pool->out_height, outputs.out_width = pool->out_width;
+  const int slices = g.out_channels / (8 * eights(g.out_channels)),
+            fragment = pool ? fragment_columns<true> : fragment_columns<false>;
+  // What is in shared memory serves all filters, if there are blocks enough.
+  std::int64_t blocks = share_out(a, outputs, 1, p.device.multiprocessors, fragment);
+  const bool apart = blocks < std::int64_t{wave} * p.device.multiprocessors;
+  if (apart) blocks = share_out(a, outputs, slices, p.device.multiprocessors, fragment);
+  a.all_slices = slices;
   a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;
-  a.filters = g.out_channels, a.out_height = g.out_height, a.out_width = g.out_width;
+  a.filters = g.out_channels, a.out_height = outputs.out_height, a.out_width = outputs.out_width;
   a.out_pitch = static_cast<int>(p.output().pixel_pitch());
+  a.rounds = problem.eight.input.defined(), a.rounding = Rounding(unsigned_codes(middle.input));
   a.padding_height = g.padding_height, a.padding_width = g.padding_width;
   a.stride_height = g.stride_height, a.stride_width = g.stride_width;
   const bool pixels = lamina::detail::is_channels_last(p.input());
   a.pixel_step = pixels ? static_cast<int>(p.input().pixel_pitch()) : 1;
   a.channel_step = pixels ? 1 : g.in_height * g.in_width;
   a.image = std::int64_t{g.in_height} * g.in_width * (pixels ? a.pixel_step : g.in_channels);
-  a.padding = static_cast<std::uint8_t>(p.input().quantization.zero_point) * 0x01010101u;
-  a.shift = round_up(g.padding_width, 4) - g.padding_width;
-  a.in_columns = round_up(a.shift + (a.columns - 1) * a.stride_width + row_pixels(g.kernel_width), 4);
-  a.fours = !pixels && g.in_width % 4 == 0 && p.input().alignment % 4 == 0;
-  a.in_rows = (a.rows - 1) * a.stride_height + round_up(g.kernel_height, g.kernel_width <= 4 ? 2 : 1);
+  a.padding = static_cast<std::uint8_t>(middle.input.quantization.zero_point) * 0x01010101u;
+  a.flip = middle.input.format.dtype == DType::i8 ? 0x80808080u : 0;
+  a.fours = !pixels && g.in_width % 4 == 0 && p.input().alignment % (4 * size_of(p.input().format.dtype)) == 0;
+  int map_rows = a.rows, map_columns = a.columns;
+  if (pool) {
+    a.map_height = g.out_height, a.map_width = g.out_width;
+    a.pool_padding_height = pool->padding_height, a.pool_padding_width = pool->padding_width;
+    a.walk = ceil_div(a.rows, std::max(1, warps * fragment / a.columns));
+    map_rows = a.rows * pool_stride + 1, map_columns = a.columns * pool_stride + 2;
+  }
+  a.items = ceil_div(a.rows, a.walk) * (a.columns / fragment);
+  a.in_columns = round_up(3 + (map_columns - 1) * a.stride_width + row_pixels(g.kernel_width), 4);
+  a.in_rows = (map_rows - 1) * a.stride_height + round_up(g.kernel_height, g.kernel_width <= 4 ? 2 : 1);
   a.by_fours = Divider(a.in_columns / 4);
   return blocks;
 }
@@ -73,37 +125,47 @@ Packed pack(const ConvProblem& problem) {
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (p.device.architecture < 80 || !lamina::detail::is_eight_bits_and_table(problem, p) ||
+  const auto& pool = problem.epilogue.pool;
+  const bool rounds = problem.eight.input.defined();
+  const Middle middle(problem, p);
+  if (p.device.architecture < 80 || !lamina::detail::is_eight_bits_and_table(middle.problem, middle.preparation) ||
       problem.eight.zero_point.defined() || g.groups != 1 || g.in_channels > max_channels || g.dilation_height != 1 ||
-      g.dilation_width != 1 || g.out_channels % 8 != 0 || kernel_for(g, p.input().format.dtype) == nullptr) {
+      g.dilation_width != 1 || g.out_channels % 8 != 0 || kernel_for(g, pool.has_value()) == nullptr) {
     return false;
   }
+  if (pool && (problem.eight.table || !is_known(*pool))) return false;  // a table need not be monotone
+  if (rounds && (g.in_channels > max_numbers || Rounding(middle.input).inverse == 0)) return false;
   const View &in = p.input(), &out = p.output();
   Arguments args;
-  return (lamina::detail::is_channels_last(in) || (in.format.layout == Layout::nchw && !in.is_slice())) &&
-         !in.is_strided() && lamina::detail::is_code(out) && lamina::detail::is_channels_last(out) &&
-         out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 &&
+  return (rounds ? in.format == Format{} : lamina::detail::is_channels_last(in) || in.format.layout == Layout::nchw) &&
+         (lamina::detail::is_channels_last(in) || !in.is_slice()) && !in.is_strided() && lamina::detail::is_code(out) &&
+         lamina::detail::is_channels_last(out) && out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 &&
          (!problem.bias.defined() || problem.eight.bias.defined()) &&
-         fill(args, g, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
+         fill(args, problem, middle, p) < std::numeric_limits<int>::max() &&
+         shared_bytes(args) <= p.device.shared_bytes / 2;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  const void* const kernel = kernel_for(g, p.input().format.dtype);
+  const Middle middle(problem, p);
+  const void* const kernel = kernel_for(g, problem.epilogue.pool.has_value());
   Arguments args;
-  const std::int64_t blocks = fill(args, g, p);
+  const std::int64_t blocks = fill(args, problem, middle, p);
   reserve_shared_memory(p.device.device.index, kernel, p.device.shared_bytes);
   Constants constants(p.device.device.index);
   args.weights = constants.add(pack(problem).bytes());
-  const lamina::detail::CodesAlone alone(problem, p);
-  const auto end = lamina::detail::channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
+  const lamina::detail::CodesAlone alone(middle.problem, middle.preparation);
+  const std::int32_t zero = unsigned_codes(middle.input).quantization.zero_point;
+  const auto end = lamina::detail::channel_end(alone.problem, alone.preparation, zero);
   args.ends = eight_bits::ends_of(end, g.out_channels, constants, problem.eight.table);
   args.saturates = eight_bits::saturates(end, g.reduction());
   args.saturation = {alone.output.format.dtype, alone.output.quantization};
   return make_launched<Arguments>(
       {.description = lamina::detail::concat(
-           "int8_stem (mma.sync): ", 8 * eights(g.out_channels), " filters of ", args.rows, " x ", args.columns,
-           " pixels per block, ", (shared_bytes(args) + 1023) / 1024, " KB shared memory, ", blocks, " blocks"),
+           "int8_stem (mma.sync): ", args.rounds ? "from f32, " : "", args.all_slices / args.slices, " x ",
+           8 * eights(g.out_channels), " filters of ", args.rows, " x ", args.columns,
+           problem.epilogue.pool ? " pooled" : "", " pixels per block, ", (shared_bytes(args) + 1023) / 1024,
+           " KB shared memory, ", blocks, " blocks"),
        .kernel = kernel,
        .how = of_blocks(blocks, threads, shared_bytes(args)),
        .args = args,

@@ -1,34 +1,61 @@
-// A first layer in eight bits: small windows over up to four channels.
+// A first layer in eight bits: small windows over up to four channels, of codes or of numbers that become codes; max
+// pooling of 3x3 windows with stride 2 behind it.
 //
-// A block owns a rectangle of outputs of an image, rows x columns, and 8 n filters. It brings the pixels that its
-// windows see into shared memory, four bytes each: channels that are not there meet weights of zero, and what surrounds
-// the image is the zero point. Of planes four neighbours are read as a word, and turned. A row of a window is then four
-// or eight neighbouring words, which is how mma.sync wants 16 or 32 bytes of K from the lanes: nothing is gathered. All
-// weights stay in registers. A warp multiplies 16 neighbouring outputs of a row at a time; strides of 2 and 4 meet all
-// banks. Shared memory: in_rows * in_columns * 4 bytes. Preconditions: Arguments filled in by codes.cpp; compute
-// capability 8.0.
+// A block owns a rectangle of outputs of an image, rows x columns, of some slices of 8 n filters, one after the other.
+// It brings the pixels that its windows see into shared memory, four bytes each: channels that are not there meet
+// weights of zero, and what surrounds the image is the zero point. Of planes four neighbours are read at once, and
+// turned. A row of a window is then four or eight neighbouring words, which is how mma.sync wants 16 or 32 bytes of K
+// from the lanes: nothing is gathered. All weights of a slice stay in registers. A warp multiplies 16 outputs of a row
+// at a time, neighbours, or the first and the second columns of 8 neighbouring windows of the pooling, of which the
+// last gives but its first column: the third of the one before. It walks down the rows then, and keeps every other
+// one's sums, the third of a window and the first of the next. What is not rounded yet is pooled, for factors are
+// positive: a quarter of the sums become codes. Strides of 2 and, of neighbours, 4 meet all banks.
+//
+// Shared memory: in_rows * in_columns * 4 bytes. Preconditions: Arguments filled in by codes.cpp; compute capability
+// 8.0.
 
 #include <type_traits>
 
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/conv2d/stem/codes.h"
 #include "lamina/cuda/conv2d/stem/place.cuh"
+#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/ptx/mma_codes.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 
 namespace lamina::cuda::stem::codes {
 namespace {
 
-/// Neighbouring threads take neighbouring fours of pixels, each several at a time.
-template <bool fours>
-__device__ __forceinline__ void load_pixels(const Arguments& args, const Place& place, std::uint32_t* to) {
-  constexpr int at_a_time = 3;
-  const int top = place.row * args.stride_height - args.padding_height,
-            left = place.column * args.stride_width - args.padding_width - args.shift;
-  const auto* input = static_cast<const std::uint8_t*>(args.input) + place.image * args.image;
+/// Of a plane or of a pixel: codes, a byte each, or numbers.
+template <class S>
+using Four = std::conditional_t<std::is_same_v<S, float>, float4, std::uint32_t>;
+
+__device__ __forceinline__ void put(std::uint32_t& four, int i, std::uint8_t code) {
+  four = __byte_perm(four, code, 0x3210u + static_cast<unsigned>(4 - i) * (1u << 4 * i));
+}
+__device__ __forceinline__ void put(float4& four, int i, float number) {
+  (i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w) = number;
+}
+
+__device__ __forceinline__ std::uint32_t codes_of(const Arguments& args, std::uint32_t four) {
+  return four ^ args.flip;
+}
+__device__ __forceinline__ std::uint32_t codes_of(const Arguments& args, const float4& four) {
+  const float numbers[4] = {four.x, four.y, four.z, four.w};
+  return Results(args.rounding).codes<false>(numbers).values[0];
+}
+
+/// From `row` and `column` of the input on, a multiple of four. Neighbouring threads take neighbouring fours of pixels,
+/// each several at a time.
+template <class S, bool fours, int at_a_time>
+__device__ __forceinline__ void load_pixels(const Arguments& args, std::int64_t image, int top, int left,
+                                            std::uint32_t* to) {
+  constexpr bool numbers = std::is_same_v<S, float>;
+  constexpr int words = !fours ? 4 : numbers ? max_numbers : max_channels;
+  const auto* input = static_cast<const S*>(args.input) + image * args.image;
   const int across = args.in_columns / 4, count = args.in_rows * across;
   for (int first = static_cast<int>(threadIdx.x); first < count; first += threads * at_a_time) {
-    std::uint32_t value[at_a_time][4];  // by channel, four pixels each; or by pixel
+    Four<S> value[at_a_time][words];  // by channel, four pixels each; or by pixel
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
       const auto at = static_cast<std::uint32_t>(min(first + i * threads, count - 1));
@@ -36,21 +63,21 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
       const int row = top + static_cast<int>(y),
                 column = left + (static_cast<int>(at) - static_cast<int>(y) * across) * 4;
       const bool row_inside = row >= 0 && row < args.height;
-      const std::uint8_t* line = input + static_cast<std::int64_t>(row) * args.width * args.pixel_step;
+      const S* line = input + static_cast<std::int64_t>(row) * args.width * args.pixel_step;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        value[i][j] = args.padding;
+      for (int j = 0; j < words; ++j) {
+        if constexpr (numbers) value[i][j] = {};  // whose code is the zero point
+        if constexpr (!numbers) value[i][j] = args.padding;
         const int x = fours ? column : column + j;
         if (!row_inside || x < 0 || x >= args.width) continue;
         if constexpr (fours) {
           if (j < args.channels)
-            value[i][j] = __ldg(reinterpret_cast<const unsigned*>(line + j * args.channel_step + x));
+            value[i][j] = __ldg(reinterpret_cast<const Four<S>*>(line + j * args.channel_step + x));
         } else {
-          const std::uint8_t* pixel = line + x * args.pixel_step;
-          value[i][j] = 0;
+          const S* pixel = line + x * args.pixel_step;
 #pragma unroll
           for (int c = 0; c < max_channels; ++c) {
-            if (c < args.channels) value[i][j] |= std::uint32_t{pixel[c * args.channel_step]} << 8 * c;
+            if (c < args.channels) put(value[i][j], c, pixel[c * args.channel_step]);
           }
         }
       }
@@ -58,7 +85,11 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
 #pragma unroll
     for (int i = 0; i < at_a_time; ++i) {
       if (first + i * threads >= count) continue;
-      const std::uint32_t(&v)[4] = value[i];
+      std::uint32_t v[4] = {};
+#pragma unroll
+      for (int j = 0; j < words; ++j) {
+        if (!fours || j < args.channels) v[j] = codes_of(args, value[i][j]);
+      }
       uint4 four = {v[0], v[1], v[2], v[3]};
       if constexpr (fours) {
         const std::uint32_t low = __byte_perm(v[0], v[1], 0x5140), high = __byte_perm(v[2], v[3], 0x5140),
@@ -71,12 +102,25 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
   }
 }
 
-/// The codes of a lane's 2 n neighbouring filters of one pixel.
-template <int n, bool looks_up>
-__device__ __forceinline__ void store(const Arguments& args, const int (&offset)[2 * n], const float (&factor)[2 * n],
-                                      const int (&sum)[2 * n], std::uint8_t* to) {
+/// What becomes of the sums of a lane's 2 n neighbouring filters.
+template <int n>
+struct Ends {
+  Neighbouring<int, 2 * n> offset;
+  Neighbouring<float, 2 * n> factor;
+
+  __device__ __forceinline__ Ends(const Arguments& args, int filter)
+      : offset(*reinterpret_cast<const Neighbouring<int, 2 * n>*>(args.ends.offset + filter)),
+        factor(*reinterpret_cast<const Neighbouring<float, 2 * n>*>(args.ends.factor + filter)) {}
+};
+
+/// The codes of one pixel.
+template <bool looks_up, int n>
+__device__ __forceinline__ void store(const Arguments& args, const Ends<n>& ends, const int (&sum)[2 * n],
+                                      std::uint8_t* to) {
   constexpr int count = n > 1 ? 4 : 2;  // that are stored together, and looked up
-  const auto q = [&](int i) { return __fmul_rn(__int2float_rn(sum[i] + offset[i]), factor[i]); };
+  const auto q = [&](int i) {
+    return __fmul_rn(__int2float_rn(sum[i] + ends.offset.values[i]), ends.factor.values[i]);
+  };
   const eight_bits::SumsEnd& end = args.ends.end;
   const auto zero = static_cast<std::uint32_t>(end.quantization.zero_point);
   const auto code = [&](int i) { return eight_bits::rounded(q(i), end.low, end.high, zero); };
@@ -96,73 +140,146 @@ __device__ __forceinline__ void store(const Arguments& args, const int (&offset)
   *reinterpret_cast<decltype(result)*>(to) = result;
 }
 
-/// `wide`: rows of eight pixels, each a step; else two of four are one.
-template <class T, int steps, bool wide, int n>
-__global__ void __launch_bounds__(threads, 2) stem_codes_kernel(const __grid_constant__ Arguments args) {
+/// A lane's part of a slice of the weights.
+template <int steps, int n>
+struct Weights {
+  std::uint32_t values[steps][n][2];
+
+  __device__ __forceinline__ void load(const Arguments& args, int slice, int lane) {
+    const auto* from = reinterpret_cast<const uint2*>(args.weights) + (slice * steps * n * 32 + lane);
+#pragma unroll
+    for (int i = 0; i < steps * n; ++i) {
+      const uint2 pair = from[i * 32];
+      values[i / n][i % n][0] = pair.x, values[i / n][i % n][1] = pair.y;
+    }
+  }
+};
+
+/// Of a lane's two outputs.
+template <int n>
+struct Sums {
+  int of[n][4] = {};
+
+  __device__ __forceinline__ void keep_larger(const Sums& others) {
+#pragma unroll
+    for (int i = 0; i < n * 4; ++i) of[i / 4][i % 4] = max(of[i / 4][i % 4], others.of[i / 4][i % 4]);
+  }
+};
+
+/// Whose windows begin `apart` words from each other. `wide`: rows of eight pixels, each a step; else two of four are
+/// one.
+template <bool wide, int steps, int n>
+__device__ __forceinline__ Sums<n> multiply(const Weights<steps, n>& weights, const std::uint32_t* at, int apart,
+                                            int in_columns) {
+  Sums<n> sums;
+#pragma unroll
+  for (int step = 0; step < steps; ++step) {
+    const std::uint32_t* const second = wide ? at + 4 : at + in_columns;
+    const std::uint32_t a[4] = {at[0], at[apart], second[0], second[apart]};
+#pragma unroll
+    for (int j = 0; j < n; ++j) ptx::mma<std::uint8_t>(sums.of[j], a, weights.values[step][j], sums.of[j]);
+    at += (wide ? 1 : 2) * in_columns;
+  }
+  return sums;
+}
+
+template <int steps, bool wide, int n, bool pools>
+__global__ void __launch_bounds__(threads, steps == 2 && !pools ? 3 : 2)
+    stem_codes_kernel(const __grid_constant__ Arguments args) {
 #if __CUDA_ARCH__ >= 800
   extern __shared__ __align__(16) std::uint32_t pixels[];
   let_successor_start();
   const Place place(args);
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  std::uint32_t w[steps][n][2];
-  const auto* weights = reinterpret_cast<const uint2*>(args.weights) + place.slice * steps * n * 32 + lane;
-#pragma unroll
-  for (int i = 0; i < steps * n; ++i) {
-    const uint2 pair = weights[i * 32];
-    w[i / n][i % n][0] = pair.x, w[i / n][i % n][1] = pair.y;
-  }
-  const int filter = place.slice * 8 * n + lane % 4 * 2 * n;
-  int offset[2 * n];
-  float factor[2 * n];
-#pragma unroll
-  for (int j = 0; j < 2 * n; ++j) offset[j] = args.ends.offset[filter + j], factor[j] = args.ends.factor[filter + j];
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);  // in a register of the warp
+  Weights<steps, n> weights;
+  weights.load(args, place.slice, lane);
   wait_for_predecessor();
-  args.fours ? load_pixels<true>(args, place, pixels) : load_pixels<false>(args, place, pixels);
+  // The first pixel that the windows of an output see; that of the block begins what is in shared memory.
+  const auto first_of = [](int output, int pool_padding, int stride, int padding) {
+    return (pools ? output * pool_stride - pool_padding : output) * stride - padding;
+  };
+  const int top = first_of(place.row, args.pool_padding_height, args.stride_height, args.padding_height);
+  const int left = first_of(place.column, args.pool_padding_width, args.stride_width, args.padding_width) & ~3;
+  constexpr int numbers = pools ? 5 : 3;  // fours of them that there are registers for
+  const auto load = [&](auto loads) { loads(args, place.image, top, left, pixels); };
+  if (args.rounds) {
+    args.fours ? load(load_pixels<float, true, numbers>) : load(load_pixels<float, false, 1>);
+  } else {
+    args.fours ? load(load_pixels<std::uint8_t, true, 3>) : load(load_pixels<std::uint8_t, false, 1>);
+  }
   __syncthreads();
 
-  const int fragments = args.columns / 16;
-  for (int item = warp; item < args.rows * fragments; item += warps) {
-    const int down = static_cast<int>(args.by_fragments.quotient(static_cast<std::uint32_t>(item)));
-    const int across = (item - down * fragments) * 16, row = place.row + down, column = place.column + across;
-    if (row >= args.out_height || column >= args.out_width) continue;  // of the whole warp
-    const std::uint32_t* at = pixels + down * args.stride_height * args.in_columns + args.shift +
-                              (across + lane / 4) * args.stride_width + lane % 4;
-    const int below = 8 * args.stride_width;
-    int sum[n][4] = {};
+  constexpr int columns = fragment_columns<pools>;
+  for (int slice = place.slice; slice < args.all_slices; slice += args.slices) {
+    const int filter = slice * 8 * n + lane % 4 * 2 * n;
+    if (slice >= args.slices) weights.load(args, slice, lane);
+    const Ends<n> ends(args, filter);  // not where sums are kept: no registers are left, and few sums become codes
+    for (int item = warp; item < args.items; item += warps) {
+      const int walk = static_cast<int>(args.by_fragments.quotient(static_cast<std::uint32_t>(item)));
+      const int across = item * columns - walk * args.columns, down = walk * args.walk;
+      const int row = place.row + down, column = place.column + across + lane / 4;
+      if (row >= args.out_height || place.column + across >= args.out_width) continue;  // of the whole warp
+      std::uint8_t* to = static_cast<std::uint8_t*>(args.output) + filter +
+                         ((place.image * args.out_height + row) * args.out_width + column) * args.out_pitch;
+      // Of an output of the convolution, what its window begins with.
+      const auto line_of = [&](int y) {
+        return (y * args.stride_height - args.padding_height - top) * args.in_columns;
+      };
+      const auto pixel_of = [&](int x) { return x * args.stride_width - args.padding_width - left + lane % 4; };
+      if constexpr (!pools) {
+        const Sums<n> sums =
+            multiply<wide>(weights, pixels + line_of(row) + pixel_of(column), 8 * args.stride_width, args.in_columns);
 #pragma unroll
-    for (int step = 0; step < steps; ++step) {
-      const std::uint32_t* const second = wide ? at + 4 : at + args.in_columns;
-      const std::uint32_t a[4] = {at[0], at[below], second[0], second[below]};
+        for (int half = 0; half < 2; ++half) {
+          int own[2 * n];
 #pragma unroll
-      for (int j = 0; j < n; ++j) ptx::mma<T>(sum[j], a, w[step][j], sum[j]);
-      at += (wide ? 1 : 2) * args.in_columns;
-    }
-    auto* const to = static_cast<std::uint8_t*>(args.output) +
-                     ((place.image * args.out_height + row) * args.out_width + column) * args.out_pitch + filter;
+          for (int j = 0; j < 2 * n; ++j) own[j] = sums.of[j / 2][half * 2 + j % 2];
+          if (column + half * 8 < args.out_width) {
+            args.ends.table == nullptr ? store<false>(args, ends, own, to) : store<true>(args, ends, own, to);
+          }
+          to += 8 * std::int64_t{args.out_pitch};
+        }
+      } else {
+        // What is outside the map is as its neighbour inside, which the window has, too.
+        const auto inside = [](int i, int size) { return min(max(i, 0), size - 1); };
+        const int x = column * pool_stride - args.pool_padding_width;
+        const std::uint32_t* const from = pixels + pixel_of(inside(x, args.map_width));
+        const int apart = pixel_of(inside(x + 1, args.map_width)) - pixel_of(inside(x, args.map_width));
+        int y = row * pool_stride - args.pool_padding_height;
+        const auto next = [&] {
+          return multiply<wide>(weights, from + line_of(inside(y++, args.map_height)), apart, args.in_columns);
+        };
+        const bool stores = lane / 4 < columns && column < args.out_width;
+        Sums<n> kept = next();
+        for (int i = min(args.walk, min(args.rows - down, args.out_height - row)); i > 0; --i) {
+          kept.keep_larger(next());
+          const Sums<n> third_row = next();
+          kept.keep_larger(third_row);
+          int own[2 * n];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int pixel = lane / 4 + half * 8;
-      int own[2 * n];
-#pragma unroll
-      for (int j = 0; j < 2 * n; ++j) own[j] = sum[j / 2][half * 2 + j % 2];
-      if (column + pixel < args.out_width) {
-        std::uint8_t* const at_pixel = to + static_cast<std::int64_t>(pixel) * args.out_pitch;
-        args.ends.table == nullptr ? store<n, false>(args, offset, factor, own, at_pixel)
-                                   : store<n, true>(args, offset, factor, own, at_pixel);
+          for (int j = 0; j < 2 * n; ++j) {
+            const int here = kept.of[j / 2][j % 2], third = __shfl_down_sync(0xffffffffu, here, 4);
+            own[j] = max(max(here, kept.of[j / 2][2 + j % 2]), third);
+          }
+          kept = third_row;
+          if (stores) store<false>(args, Ends<n>(args, filter), own, to);
+          to += std::int64_t{args.out_width} * args.out_pitch;
+        }
       }
     }
   }
 #endif
 }
 
-template <class T>
+template <bool pools>
 const void* find(int steps, bool wide, int n) {
   const void* found = nullptr;
   const auto each = [&]<int s, bool w>(std::integral_constant<int, s>, std::bool_constant<w>) {
     if (steps != s || wide != w) return;
-    if (n == 1) found = reinterpret_cast<const void*>(&stem_codes_kernel<T, s, w, 1>);
-    if (n == 2) found = reinterpret_cast<const void*>(&stem_codes_kernel<T, s, w, 2>);
-    if (n == 4) found = reinterpret_cast<const void*>(&stem_codes_kernel<T, s, w, 4>);
+    if (n == 1) found = reinterpret_cast<const void*>(&stem_codes_kernel<s, w, 1, pools>);
+    if (n == 2) found = reinterpret_cast<const void*>(&stem_codes_kernel<s, w, 2, pools>);
+    if (n == 4) found = reinterpret_cast<const void*>(&stem_codes_kernel<s, w, 4, pools>);
   };
   each(std::integral_constant<int, 2>(), std::false_type());  // 3x3 and 4x4
   each(std::integral_constant<int, 5>(), std::true_type());
@@ -172,8 +289,8 @@ const void* find(int steps, bool wide, int n) {
 
 }  // namespace
 
-const void* kernel(bool is_signed, int steps, bool wide, int n) {
-  return is_signed ? find<std::int8_t>(steps, wide, n) : find<std::uint8_t>(steps, wide, n);
+const void* kernel(int steps, bool wide, int n, bool pools) {
+  return pools ? find<true>(steps, wide, n) : find<false>(steps, wide, n);
 }
 
 }  // namespace lamina::cuda::stem::codes

@@ -34,7 +34,7 @@ struct Choice {
 Choice choose(const ConvGeometry& g, const Instance& instance, const DeviceDescription& device) {
   Choice c = {.instance = instance, .args = {}};
   Arguments& a = c.args;
-  c.blocks = share_out(a, g, instance.n, device.multiprocessors);
+  c.blocks = share_out(a, g, detail::ceil_div(g.out_channels, 8 * instance.n), device.multiprocessors);
   a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;
   a.filters = g.out_channels, a.out_height = g.out_height, a.out_width = g.out_width;
   a.padding_height = g.padding_height, a.padding_width = g.padding_width;
