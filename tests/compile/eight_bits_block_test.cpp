@@ -112,6 +112,37 @@ TEST(EightBitsOfAFront, AreThoseOfTheCpusPlainLoops) {
   }
 }
 
+/// A basic block with groups in its second half: windows over several channels, the last of which ends in a sum.
+Block windows_block() {
+  Block b;
+  Value x = b.code(b.build.graph.input("x", {batch, 36, 19, 17}), 0.02f, 117);
+  const Value shortcut = x = b.code(b.conv(x, 36, 48, 3, 2, 1), 0.03f, 131);
+  x = b.code(b.build.op("Relu", {b.conv(x, 48, 48, 3, 1, 1)}), 0.02f, 0);
+  x = b.code(b.conv(x, 48, 48, 3, 1, 2), 0.04f, 126);
+  x = b.build.op("Relu", {b.build.op("Add", {x, shortcut})});
+  b.build.graph.output(b.build.quantize(x, 0.023f, 0, DType::u8));
+  return b;
+}
+
+/// Of a GPU also as if it were older.
+TEST(EightBitsOfWindows, AreThoseOfTheCpusPlainLoops) {
+  const Block b = windows_block();
+  const Tensor x = draw_floats({3, 36, 19, 17}, 5);
+  const auto expected = whole(b.build.graph.compile({.batch = 3, .algorithm = "int8_direct"}).run(x));
+  EXPECT_GT(std::ranges::count_if(expected, [](std::int64_t code) { return code > 0 && code < 255; }), 2000);
+  for (const Device device : devices_here()) {
+    for (const int architecture : {0, 80, 75}) {
+      CompileOptions options = {.device = device, .batch = 3};
+      if (architecture > 0) {
+        if (device.is_cpu() || describe(device).architecture <= architecture) continue;
+        options.description = detail::limited_to(architecture, describe(device));
+      }
+      Plan plan = b.build.graph.compile(options);
+      EXPECT_EQ(whole(plan.run(x).to(Device::cpu())), expected) << device << '\n' << plan.summary();
+    }
+  }
+}
+
 /// Whether or not it is here.
 TEST(EightBitsOfAFront, AreOneStepOnAGpu) {
   if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
@@ -125,6 +156,19 @@ TEST(EightBitsOfAFront, AreOneStepOnAGpu) {
       EXPECT_EQ(plan.find(" pooled ") != std::string::npos, pools) << plan;
       EXPECT_EQ(plan.find("windows of all channels") == std::string::npos, pools) << plan;
     }
+  }
+}
+
+TEST(EightBitsOfWindows, AreTensorCoresOnAGpu) {
+  if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
+  for (const DeviceDescription& device : {h200(), a100()}) {
+    const std::string plan =
+        windows_block().build.graph.plan_summary({.device = Device::cuda(), .batch = 64, .description = device});
+    int found = 0;
+    for (std::size_t at = plan.find("int8_mma"); at != std::string::npos; at = plan.find("int8_mma", at + 1)) ++found;
+    EXPECT_EQ(found, device.wgmma ? 1 : 3) << plan;
+    EXPECT_EQ(plan.find("int8_direct"), std::string::npos) << plan;
+    EXPECT_EQ(plan.find("elementwise"), plan.rfind("elementwise")) << plan;  // sums are in the ends
   }
 }
 

@@ -38,6 +38,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"direct", ladder::takes, ladder::prepare_direct},
     {"int8_stem", stem::codes::takes, stem::codes::prepare, nullptr, false, false, false, codes},
     {"int8_depthwise", depthwise::takes_codes, depthwise::prepare_codes, nullptr, false, false, false, codes},
+    {"int8_mma", mma::resident::takes_codes, mma::resident::prepare, preference::int8_mma, true, false, false, codes},
     {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr, true, false, false, codes},
     {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, nullptr, true, false, false, codes}};
 

@@ -66,6 +66,15 @@ bool mma(const ConvProblem& problem, const Preparation& p) {
          static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
 }
 
+/// Beside int8_wgmma, of whose 64 filters each multiplies the channels of all their groups, which are to end where 0 is
+/// the zero point, too. Before Hopper there are but plain loops beside it.
+bool int8_mma(const ConvProblem& problem, const Preparation& p) {
+  constexpr int wide = 64;
+  const ConvGeometry& g = problem.geometry;
+  if (!p.device.wgmma) return true;
+  return g.groups > 1 && (g.group_out_channels() < wide || p.input().quantization.zero_point != 0);
+}
+
 /// On Hopper it is for what the faster kernels leave, and what those fuse is not to end here; patches in 16 bits are
 /// for channels_last, the conversion of the picture included.
 bool implicit_gemm(const ConvProblem& problem, const Preparation& p) {

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lamina/cuda/conv2d/eight_bits_ends.h"
+#include "lamina/cuda/conv2d/code_ends.h"
 #include "lamina/cuda/divider.h"
-#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/neighbours.h"
 
@@ -19,21 +18,13 @@ inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int chunk_bytes = 64;      // of a pixel, of two mma.sync: 16 of each lane
 inline constexpr int fragment_bytes = 512;  // of weights: a chunk of 8 filters
 
-/// What becomes of sums of codes: codes, which are looked up, or added to those at Finish::residual.
-struct CodeEnds {
-  eight_bits::SumsEnd end = {};
-  const std::uint8_t* table = nullptr;  // [256]
-  Reading own = {}, others = {};
-  Rounding again = {};  // of their sum
-};
-
 struct Arguments {
   const void* input = nullptr;             // [M, K]
   const void* factors = nullptr;           // [N, K], what the channels of each image are multiplied by; or nothing
   const unsigned char* weights = nullptr;  // [slices, slice_bytes], see slice_bytes
   void* output = nullptr;                  // [M, F]
   Finish finish;                           // a clamp, perhaps behind an addition; of codes only what is added
-  CodeEnds codes;
+  eight_bits::CodeEnds codes;
   int pixels = 0, channels = 0, filters = 0;  // M, K, F
   int output_pitch = 0;                       // elements from pixel to pixel of the output and of what is added
   int chunks = 0;                             // of K

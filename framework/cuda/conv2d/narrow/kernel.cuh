@@ -11,9 +11,8 @@
 // memory from before its predecessor ends, and walks over tiles of pixels. Shared memory: slice_bytes, and behind them
 // the warps' sums where splits > 1. Preconditions: Arguments filled in by narrow.cpp; compute capability 8.0.
 
-#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
+#include "lamina/cuda/conv2d/code_ends.cuh"
 #include "lamina/cuda/conv2d/narrow/arguments.h"
-#include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
@@ -103,32 +102,6 @@ struct Rows {
   }
 };
 
-/// The codes of neighbouring filters' sums, as Arguments::codes says; `others`: what they may be added to.
-template <int count>
-__device__ __forceinline__ Pack<std::uint16_t, count / 2> codes_of(const CodeEnds& ends, const int (&sum)[count],
-                                                                   const float* factor, const void* others) {
-  using Bytes = Pack<std::uint16_t, count / 2>;
-  const auto zero = static_cast<std::uint32_t>(ends.end.quantization.zero_point);
-  const bool adds = others != nullptr;
-  const Bytes added = adds ? *static_cast<const Bytes*>(others) : Bytes();
-  const Results again(ends.again);
-  const Meaning own(ends.own), other(ends.others);
-  Bytes result;
-#pragma unroll
-  for (int i = 0; i < count; i += 2) {
-    std::uint32_t code[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      code[j] =
-          eight_bits::rounded(__fmul_rn(__int2float_rn(sum[i + j]), factor[i + j]), ends.end.low, ends.end.high, zero);
-      if (ends.table != nullptr) code[j] = __ldg(ends.table + (code[j] & 0xffu));
-      if (adds) code[j] = again.code<false>(__fadd_rn(own(code[j], 0), other(added.values[i / 2], j)));
-    }
-    result.values[i / 2] = static_cast<std::uint16_t>(__byte_perm(code[0], code[1], 0x0040));
-  }
-  return result;
-}
-
 /// Finishes and stores `count` neighbouring filters of a pixel; `factor`: of codes, of the first of them.
 template <class T, int count>
 __device__ __forceinline__ void store(const Arguments& args, int pixel, int filter, Sum<T> (&sum)[count],
@@ -138,7 +111,7 @@ __device__ __forceinline__ void store(const Arguments& args, int pixel, int filt
   if constexpr (of_codes<T>) {
     const auto* const others = static_cast<const T*>(args.finish.residual);
     *reinterpret_cast<Pack<std::uint16_t, count / 2>*>(static_cast<T*>(args.output) + index) =
-        codes_of(args.codes, sum, factor, others == nullptr ? others : others + index);
+        eight_bits::codes_of(args.codes, sum, factor, others == nullptr ? others : others + index);
   } else {
     float residual[count];
     load_residual<T>(args.finish, index, residual);

@@ -55,32 +55,6 @@ bool slices_fit(const Preparation& p) {
   return !p.has_slices() || (!p.input().is_slice() && p.output().pixel_pitch() % 8 == 0);
 }
 
-/// Codes that become codes, by themselves, looked up or added to others, whose numbers are of ordinary size.
-bool ends_in_codes(const ConvProblem& problem, const Preparation& p) {
-  using namespace lamina::detail;
-  const EightBitWeights& eight = problem.eight;
-  if (eight.zero_point.defined() || (problem.bias.defined() && !eight.bias.defined()) || !is_code(p.output()))
-    return false;
-  if (!is_sum_of_eight_bits(problem, p)) return is_eight_bits_and_table(problem, p);
-  return operands_fit(p) && Rounding(p.output()).inverse != 0 &&
-         std::max(eight.codes.scale, p.inputs[1].quantization.scale) < 1e15f;
-}
-
-CodeEnds ends_of_codes(const ConvProblem& problem, const Preparation& p, const lamina::detail::ChannelEnd& end,
-                       Constants& constants) {
-  CodeEnds ends = {.end = end.end};
-  if (const auto& table = problem.eight.table) {
-    ends.table = constants.add(std::vector<std::uint8_t>(table->begin(), table->end()));
-  }
-  if (p.inputs.size() == 1) return ends;
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const auto clamp = chain.size() == 1 ? lamina::detail::Bounds() : *lamina::detail::clamp_of(chain[1]);
-  ends.own = Reading(lamina::detail::CodesAlone(problem, p).output), ends.others = Reading(p.inputs[1]);
-  ends.again = Rounding(p.output());
-  ends.again.clamp(clamp.low, clamp.high);
-  return ends;
-}
-
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
@@ -97,7 +71,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
       !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
     return false;
   }
-  if (codes) return ends_in_codes(problem, p) && keep(choose(problem, p), p);
+  if (codes) return eight_bits::ends_in_codes(problem, p) && keep(choose(problem, p), p);
   if (problem.scaled && !fit(p.inputs[1], 1)) return false;
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
@@ -119,9 +93,7 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   Constants constants(p.device.device.index);
   std::optional<lamina::detail::ChannelEnd> codes;
   if (lamina::detail::is_code(p.input())) {
-    const lamina::detail::CodesAlone alone(problem, p);
-    codes = lamina::detail::channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
-    args.codes = ends_of_codes(problem, p, *codes, constants);
+    args.codes = eight_bits::ends_of_codes(problem, p, constants, codes);
   } else {
     args.finish = finish_of(problem.epilogue, type);
   }
