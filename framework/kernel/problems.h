@@ -31,6 +31,9 @@ struct EightBitWeights {
   Quantization codes = {};
   DType codes_type = DType::u8;
   std::shared_ptr<const CodeTable> table = {};
+  /// Of a convolution that is scaled: what is multiplied are the product's codes, of the image's type, which are
+  /// clamp(round((x - x's zero point) * factor) + zero point); the factors are f32, those of detail::product_slopes.
+  Quantization product = {};
 
   bool defined() const { return weight.defined(); }
 };
