@@ -33,6 +33,9 @@ struct EightBitWeights {
   /// Input 0, which is of floats, becomes codes of that type first, if the scale is not 0.
   Quantization input = {};
   DType input_type = DType::u8;
+  /// Of a convolution that is scaled: what is multiplied are the product's codes, of the image's type, which are
+  /// clamp(round((x - x's zero point) * factor) + zero point); the factors are f32, those of detail::product_slopes.
+  Quantization product = {};
 
   bool defined() const { return weight.defined(); }
 };

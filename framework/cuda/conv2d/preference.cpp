@@ -33,7 +33,8 @@ bool narrow(const ConvProblem& problem, const Preparation& p) {
   constexpr int few_filters = 32, max_filters = 320;
   constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
   if (p.has_codes() && !p.device.wgmma) return true;
-  if (p.has_codes() && problem.geometry.in_channels % 16 != 0) return products(problem, p) <= max_products;
+  const bool copied = p.has_codes() && !problem.scaled && problem.geometry.in_channels % 16 != 0;
+  if (copied) return products(problem, p) <= max_products;
   const int filters = problem.geometry.out_channels;
   if (filters > max_filters) return false;
   if (problem.scaled) return filters <= few_filters || products(problem, p) <= max_scaled_products;

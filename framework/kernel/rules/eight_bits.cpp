@@ -1,6 +1,7 @@
 #include "lamina/kernel/rules/eight_bits.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -18,6 +19,15 @@ float scale_of(const EightBitWeights& eight, const Preparation& p, std::size_t c
 }
 
 }  // namespace
+
+std::vector<float> numbers_of(DType type, const Quantization& codes) {
+  std::vector<float> result(256);
+  for (int byte = 0; byte < 256; ++byte) {
+    const int code = type == DType::u8 ? byte : static_cast<std::int8_t>(byte);
+    result[static_cast<std::size_t>(byte)] = static_cast<float>(code - codes.zero_point) * codes.scale;
+  }
+  return result;
+}
 
 std::int32_t code_of(float value, const Quantization& codes, DType type) {
   const float low = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
@@ -52,6 +62,43 @@ CodesAlone::CodesAlone(const ConvProblem& whole, const Preparation& p)
   preparation.inputs = p.inputs.first(1);
 }
 
+OfProduct::OfProduct(const ConvProblem& scaled, const Preparation& p)
+    : problem(scaled), inputs(p.inputs.begin(), p.inputs.end()), preparation(p) {
+  if (scaled.scaled) {
+    inputs[0].quantization = scaled.eight.product;
+    inputs.erase(inputs.begin() + 1);
+    problem.scaled = false;
+    for (PointwiseStep& step : problem.epilogue.chain) step.operand -= step.operand > 0;
+  }
+  preparation.inputs = inputs;
+}
+
+std::optional<std::vector<float>> product_slopes(DType type, const Quantization& image, const Quantization& factors,
+                                                 const Quantization& product) {
+  constexpr double whole = 0x1.8p52, most = 0x1p14;  // to add and take off the first rounds to a whole number
+  const int first = type == DType::u8 ? 0 : -128;
+  const double low = first - product.zero_point, high = low + 255;
+  std::vector<float> slopes;
+  for (const float factor : numbers_of(type, factors)) {
+    std::array<double, 256> code;
+    double least = -most, largest = most;  // of the slopes that round to these
+    const auto x = [&](std::size_t i) { return static_cast<double>(i) + first - image.zero_point; };
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      code[i] = code_of(static_cast<float>(x(i)) * image.scale * factor, product, type) - product.zero_point;
+      if (x(i) == 0) continue;
+      const double below = code[i] == low ? -most : code[i] - 0.5, above = code[i] == high ? most : code[i] + 0.5;
+      least = std::max(least, (x(i) > 0 ? below : above) / x(i));
+      largest = std::min(largest, (x(i) > 0 ? above : below) / x(i));
+    }
+    slopes.push_back(static_cast<float>((least + largest) / 2));
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      const double q = x(i) * slopes.back();
+      if (!(std::abs(q) < most) || std::clamp(q + whole - whole, low, high) != code[i]) return std::nullopt;
+    }
+  }
+  return slopes;
+}
+
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
   if (!problem.eight.codes.defined()) return is_eight_bits(problem, p);
   const CodesAlone alone(problem, p);
@@ -73,20 +120,12 @@ bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& p) {
-  const auto numbers = [](DType type, const Quantization& codes) {
-    std::vector<float> result(256);
-    for (int byte = 0; byte < 256; ++byte) {
-      const int code = type == DType::u8 ? byte : static_cast<std::int8_t>(byte);
-      result[static_cast<std::size_t>(byte)] = static_cast<float>(code - codes.zero_point) * codes.scale;
-    }
-    return result;
-  };
   const View &other = p.inputs[1], &output = p.output();
   const PointwiseChain& chain = problem.epilogue.chain;
   const Bounds bounds = chain.size() == 1 ? Bounds() : *clamp_of(chain[1]);
-  const std::vector<float> others = numbers(other.format.dtype, other.quantization);
+  const std::vector<float> others = numbers_of(other.format.dtype, other.quantization);
   std::vector<std::uint8_t> table;
-  for (const float a : numbers(problem.eight.codes_type, problem.eight.codes)) {
+  for (const float a : numbers_of(problem.eight.codes_type, problem.eight.codes)) {
     for (const float b : others) {
       const float sum = std::clamp(a + b, bounds.low, bounds.high);
       table.push_back(static_cast<std::uint8_t>(code_of(sum, output.quantization, output.format.dtype)));

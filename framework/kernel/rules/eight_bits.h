@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,9 @@ inline bool is_channels_last(const View& view) {
   return view.format.layout == Layout::nhwc ||
          (!view.is_slice() && same_order(view.shape, view.format.layout, Layout::nhwc));
 }
+
+/// What the codes of each byte stand for.
+std::vector<float> numbers_of(DType type, const Quantization& codes);
 
 /// clamp(round(value / scale) + zero_point), NaN to the lowest.
 std::int32_t code_of(float value, const Quantization& codes, DType type);
@@ -59,6 +63,25 @@ struct CodesAlone {
   CodesAlone(const CodesAlone&) = delete;
   CodesAlone& operator=(const CodesAlone&) = delete;
 };
+
+/// A convolution that multiplies the image by factors as it reads it, as that of the product; or as it is.
+/// `preparation` points to `inputs`.
+struct OfProduct {
+  ConvProblem problem;
+  std::vector<View> inputs;
+  Preparation preparation;
+
+  OfProduct(const ConvProblem& scaled, const Preparation& p);
+  OfProduct(const OfProduct&) = delete;
+  OfProduct& operator=(const OfProduct&) = delete;
+};
+
+/// For the byte of each code of a factor a number g for which the product's codes are those of
+/// EightBitWeights::product, whatever x is: the formula's bits in two operations. |(x - zero point) g| stays below
+/// 2^14. Nothing if not all have one: of random scales three gates in a thousand, where the formula's roundings take
+/// two halves of one slope apart.
+std::optional<std::vector<float>> product_slopes(DType type, const Quantization& image, const Quantization& factors,
+                                                 const Quantization& product);
 
 /// Whether a convolution is_eight_bits, or one is whose codes are looked up.
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& preparation);

@@ -62,17 +62,21 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const bool codes = lamina::detail::is_code(p.input());
   const DType type = codes ? p.input().format.dtype : storage_type(p.precision);
   const std::size_t operands = problem.scaled ? 2 : 1;
-  const auto fit = [&](const View& view, std::int64_t pixels) {
-    return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1) && view.alignment % 16 == 0;
+  const auto fit = [&](const View& view, std::int64_t pixels, DType stored) {
+    return view.format.dtype == stored && (view.format.layout == Layout::nhwc || pixels == 1) &&
+           view.alignment % 16 == 0;
   };
   if (p.device.architecture < 80 || size_of(type) != (codes ? 1 : 2) || !lamina::detail::is_of_pixels(g) ||
       g.groups != 1 || g.in_channels % 8 != 0 || g.out_channels % 8 != 0 || p.inputs.size() < operands ||
-      g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels()) ||
-      !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
+      g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels(), type) ||
+      !fit(p.output(), g.out_pixels(), type) || !slices_fit(p)) {
     return false;
   }
-  if (codes) return eight_bits::ends_in_codes(problem, p) && keep(choose(problem, p), p);
-  if (problem.scaled && !fit(p.inputs[1], 1)) return false;
+  if (problem.scaled && !fit(p.inputs[1], 1, codes ? DType::f32 : type)) return false;
+  if (codes) {
+    const lamina::detail::OfProduct product(problem, p);
+    return eight_bits::ends_in_codes(product.problem, product.preparation) && keep(choose(problem, p), p);
+  }
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
       finish_of(epilogue, type).kind != Finish::Kind::clamp ||
@@ -93,21 +97,19 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   Constants constants(p.device.device.index);
   std::optional<lamina::detail::ChannelEnd> codes;
   if (lamina::detail::is_code(p.input())) {
-    args.codes = eight_bits::ends_of_codes(problem, p, constants, codes);
+    const lamina::detail::OfProduct product(problem, p);
+    args.codes = eight_bits::ends_of_codes(product.problem, product.preparation, constants, codes);
+    args.product = Multiplier(p.input(), problem.eight.product);
   } else {
     args.finish = finish_of(problem.epilogue, type);
   }
   args.weights = constants.add(pack(problem, args, tile.n, type, codes).bytes());
   const std::size_t operands = problem.scaled ? 2 : 1;
   return make_launched<Arguments>(
-      {.description = lamina::detail::concat("narrow (mma.sync): ",
-                                             tile.scaled ? "scaled, "
-                                             : codes     ? "codes, "
-                                                         : "",
-                                             16 * tile.m, " pixels x ", 8 * tile.n, " filters per warp, ", args.splits,
-                                             args.splits == 1 ? " part of K, " : " parts of K, ",
-                                             (choice->shared_bytes + 1023) / 1024, " KB shared memory, ",
-                                             choice->blocks, " blocks"),
+      {.description = lamina::detail::concat(
+           "narrow (mma.sync): ", codes ? "codes, " : "", tile.scaled ? "scaled, " : "", 16 * tile.m, " pixels x ",
+           8 * tile.n, " filters per warp, ", args.splits, args.splits == 1 ? " part of K, " : " parts of K, ",
+           (choice->shared_bytes + 1023) / 1024, " KB shared memory, ", choice->blocks, " blocks"),
        .kernel = tile.kernel,
        .how = of_blocks(choice->blocks, threads, choice->shared_bytes),
        .args = args,
