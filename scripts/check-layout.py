@@ -60,8 +60,6 @@ INCLUDES = {  # (file, included file or folder) -> why
     ("framework/cuda/conv2d/code_ends.cuh", "cuda/eight_bits/"): "the same",
     ("framework/cuda/conv2d/stem/codes.cu", "cuda/eight_bits/"): "pixels that become codes",
     ("framework/cuda/conv2d/stem/codes.h", "cuda/eight_bits/"): "the same",
-    ("framework/cuda/conv2d/narrow/arguments.h", "cuda/eight_bits/"): "codes that are multiplied",
-    ("framework/cuda/conv2d/narrow/kernel.cuh", "cuda/eight_bits/"): "the same",
     ("framework/cuda/squeeze_excite/squeeze_excite.h", "cuda/eight_bits/"): "images of codes",
     ("framework/cuda/squeeze_excite/squeeze_excite.cu", "cuda/eight_bits/"): "the same",
     ("framework/cuda/squeeze_excite/squeeze_excite.h", "cuda/conv2d/eight_bits_ends.h"): "its layers are 1x1 convolutions",

@@ -1,3 +1,4 @@
+#include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/stem/codes.h"
 
 #include <algorithm>
