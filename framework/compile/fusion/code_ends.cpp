@@ -117,7 +117,7 @@ class CodeEnds : Dataflow {
 
   void pool(Operation& op) {
     const auto pool = op.module == nullptr || op.view ? std::nullopt : problem_of<PoolProblem>(op);
-    if (!pool || pool->kind != PoolKind::largest || !is_coded(op.output)) return;
+    if (!pool || pool->kind != PoolKind::largest || !is_coded(op.inputs[0]) || !is_coded(op.output)) return;
     Operation* const product = only_computes(op.inputs[0]);
     auto problem = product == nullptr ? std::nullopt : of_codes(*product);
     if (!problem || problem->epilogue.pool) return;

@@ -266,28 +266,28 @@ TEST_P(EightBitConvolutions, RoundTheirPixelsAndPool) {
   };
   const First firsts[] = {
       {square(2, 3, 61, 64, 64, 7, 2, 3), 1, 1, false},     {square(1, 3, 250, 251, 64, 7, 2, 3), 1, 1, false},
-      {square(110, 3, 64, 64, 64, 7, 2, 3), 1, 1, false},   {square(2, 3, 62, 75, 64, 3, 2, 0), 0, 0, true},
+      {square(200, 3, 32, 32, 64, 7, 2, 3), 1, 1, false},   {square(2, 3, 62, 75, 64, 3, 2, 0), 0, 0, true},
       {square(2, 1, 40, 47, 24, 3, 2, 1), 1, 1, true},      {{2, 4, 31, 28, 16, 5, 6, 1, 1, 2, 1}, 0, 1, true},
       {{1, 3, 129, 500, 96, 7, 7, 2, 2, 2, 3}, 1, 0, true}, {square(3, 3, 5, 4, 8, 3, 2, 1), 1, 1, false}};
   int taken = 0;
-  for (const auto& [conv, around_rows, around_columns, up] : firsts) {
-    const ConvGeometry g = geometry_of(conv);
-    const auto pooled = [&](int in, int around) { return (in + 2 * around - 3 + (up ? 1 : 0)) / 2 + 1; };
+  for (const First& first : firsts) {
+    const ConvGeometry g = geometry_of(first.conv);
+    const auto pooled = [&](int in, int around) { return (in + 2 * around - 3 + (first.up ? 1 : 0)) / 2 + 1; };
     const PoolProblem pool = {.kind = PoolKind::largest,
                               .geometry = {.planes = g.batch * g.out_channels,
                                            .in_height = g.out_height,
                                            .in_width = g.out_width,
-                                           .out_height = pooled(g.out_height, around_rows),
-                                           .out_width = pooled(g.out_width, around_columns),
+                                           .out_height = pooled(g.out_height, first.around_rows),
+                                           .out_width = pooled(g.out_width, first.around_columns),
                                            .kernel_height = 3,
                                            .kernel_width = 3,
                                            .stride_height = 2,
                                            .stride_width = 2,
-                                           .padding_height = around_rows,
-                                           .padding_width = around_columns}};
+                                           .padding_height = first.around_rows,
+                                           .padding_width = first.around_columns}};
     const Shape small = {g.batch, g.out_channels, pool.geometry.out_height, pool.geometry.out_width};
     for (const DType type : {DType::u8, DType::i8}) {
-      const Made made = make(conv, type, End::codes);
+      const Made made = make(first.conv, type, End::codes);
       const Quantization in = made.options.quantizations[0], out = made.options.quantizations[1];
       Tensor pixels = draw_floats(made.x.shape(), 4);
       pixels.values<float>()[7] = std::numeric_limits<float>::quiet_NaN(), pixels.values<float>()[9] = 1e30f;
@@ -315,7 +315,7 @@ TEST_P(EightBitConvolutions, RoundTheirPixelsAndPool) {
       }
     }
   }
-  EXPECT_EQ(taken, describe(gpu()).architecture >= 80 ? 64 : 0);
+  EXPECT_EQ(taken, describe(gpu()).architecture >= 80 ? 60 : 0);  // four channels of numbers are too many
 }
 
 LAMINA_ON_GPUS(EightBitConvolutions);

@@ -1,9 +1,9 @@
-#include "lamina/base/error.h"
 #include "lamina/cuda/conv2d/stem/codes.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/stem/tiles.h"
 #include "lamina/cuda/runtime/launched.h"
