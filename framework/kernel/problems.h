@@ -26,8 +26,9 @@ struct EightBitWeights {
   Tensor bias = {};        ///< i32 [OC], in units of `bias_scale`; undefined: the bias is that of f32, if there is one
   Tensor bias_scale = {};  ///< f32 [OC]; counts if it is the input's scale times the weights', rounded once
   bool whole = false;      ///< the output is the sums as they are, i32
-  /// The sums become codes of that type first, if the scale is not 0. Then the output's are those that `table` has for
-  /// them; or what they stand for is added to input 1, of codes like the output, and may be clamped: the epilogue.
+  /// The sums become codes of that type first, if the scale is not 0. Then the output is what they stand for; or codes:
+  /// those that `table` has for them, or what they stand for is added to input 1, of codes like the output, and may be
+  /// clamped: the epilogue.
   Quantization codes = {};
   DType codes_type = DType::u8;
   std::shared_ptr<const CodeTable> table = {};

@@ -1,6 +1,6 @@
 // What is done to a convolution's codes by the convolution itself: its kernel rounds its sums to its own codes, and
-// then adds what they stand for to others and rounds again, or looks up what a table has for them. The bits are those
-// of the two operations.
+// then gives what they stand for, adds that to others and rounds again, or looks up what a table has for them. The bits
+// are those of the two operations.
 
 #include <algorithm>
 #include <map>
@@ -81,7 +81,11 @@ class CodeEnds : Dataflow {
  private:
   void join_one(Operation& op) {
     const auto after = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
-    if (!after || after->compute != DType::f32 || !is_coded(op.output)) return;
+    if (!after || after->compute != DType::f32) return;
+    if (!is_coded(op.output)) {
+      if (after->chain == PointwiseChain{{Pointwise::identity}}) read<ConvProblem>(op) || read<LinearProblem>(op);
+      return;
+    }
     if (op.inputs.size() == 1 && (look_up<ConvProblem>(op, *after) || look_up<LinearProblem>(op, *after))) return;
     if (op.inputs.size() != 2) return;
     const bool first = program_.value(op.inputs[0]).constant.defined();
@@ -100,6 +104,14 @@ class CodeEnds : Dataflow {
       Operation& conv = operation(producer(op.inputs[index(place)]));
       if (join(op, {conv.inputs[0], other}, *std::move(problem), {&conv})) return;
     }
+  }
+
+  template <class Problem>
+  bool read(Operation& op) {
+    auto problem = product_of<Problem>(op.inputs[0]);
+    if (!problem || !problem->epilogue.chain.empty()) return false;
+    Operation& product = operation(producer(op.inputs[0]));
+    return join(op, product.inputs, *std::move(problem), {&product});
   }
 
   template <class Problem>

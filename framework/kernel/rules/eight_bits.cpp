@@ -28,13 +28,15 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.codes.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
+  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
     return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
   const bool floats = !output.quantization.defined() && is_activation(output.format.dtype);
-  if (!floats && !is_code(output)) return false;
+  if (!floats && (!is_code(output) || eight.codes.defined())) return false;
+  const bool float_bias = problem.bias.defined() && !eight.bias.defined();
+  if (eight.codes.defined() && (float_bias || !problem.epilogue.chain.empty())) return false;
   if (!only_clamps(problem.epilogue)) return false;
   for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {  // 0 has any scale
     const bool is_zero = eight.bias.values<std::int32_t>()[c] == 0;
@@ -46,16 +48,16 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
 CodesAlone::CodesAlone(const ConvProblem& whole, const Preparation& p)
     : problem(whole), output(p.output()), preparation(p) {
   preparation.outputs = {&output, 1};
-  if (!whole.eight.codes.defined()) return;
+  if (!whole.eight.codes.defined() || !is_code(output)) return;
   problem.eight.codes = {}, problem.eight.table = {}, problem.epilogue = {};
   output.format.dtype = whole.eight.codes_type, output.quantization = whole.eight.codes;
   preparation.inputs = p.inputs.first(1);
 }
 
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
-  if (!problem.eight.codes.defined()) return is_eight_bits(problem, p);
+  if (problem.eight.table == nullptr) return is_eight_bits(problem, p);
   const CodesAlone alone(problem, p);
-  return problem.eight.table != nullptr && p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool &&
+  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool &&
          problem.epilogue.chain.empty() && is_eight_bits(alone.problem, alone.preparation);
 }
 
@@ -100,18 +102,21 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
   const Bounds bounds = problem.epilogue.chain.empty() ? Bounds() : *clamp_of(problem.epilogue.chain.front());
   const auto channels = static_cast<std::size_t>(problem.geometry.out_channels);
   const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
-  const View& output = p.output();
-  ChannelEnd result = {.end = {.type = output.format.dtype, .quantization = output.quantization},
+  View output = p.output();
+  const DType type = output.format.dtype;
+  const bool read = eight.codes.defined();
+  if (read) output.format.dtype = eight.codes_type, output.quantization = eight.codes;
+  ChannelEnd result = {.end = {.type = type, .read = read, .quantization = output.quantization},
                        .bias = std::vector<std::int32_t>(channels),
                        .factor = std::vector<float>(channels, 1.0f),
                        .float_bias = std::vector<float>(channels)};
   SumsEnd& end = result.end;
   const bool float_bias = problem.bias.defined() && !eight.bias.defined();
-  end.codes = output.quantization.defined() && !float_bias;
+  end.codes = output.quantization.defined() && !float_bias && !read;
   end.low = bounds.low, end.high = bounds.high;
-  if (end.codes) {
+  if (end.codes || read) {
     const auto less = [&](float bound) {
-      return static_cast<float>(code_of(bound, output.quantization, end.type) - output.quantization.zero_point);
+      return static_cast<float>(code_of(bound, output.quantization, output.format.dtype) - output.quantization.zero_point);
     };
     end.low = less(bounds.low), end.high = less(bounds.high);
   }
@@ -124,7 +129,7 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
     result.bias[c] = static_cast<std::int32_t>(bias);
     if (eight.whole) continue;
     result.factor[c] = scale_of(eight, p, c);
-    if (end.codes) result.factor[c] /= output.quantization.scale;
+    if (end.codes || read) result.factor[c] /= output.quantization.scale;
     if (float_bias) result.float_bias[c] = problem.bias.values<float>()[c];
   }
   return result;

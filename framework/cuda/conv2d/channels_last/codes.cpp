@@ -265,7 +265,7 @@ class ChannelsLastCodes final : public Operator {
 }  // namespace
 
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
-  if (problem.eight.codes.defined()) {
+  if (problem.eight.codes.defined() && lamina::detail::is_code(p.output())) {
     const lamina::detail::CodesAlone alone(problem, p);
     if (problem.bias.defined() && !problem.eight.bias.defined()) return false;
     if (lamina::detail::is_eight_bits_and_table(problem, p)) return takes_codes(alone.problem, alone.preparation);
