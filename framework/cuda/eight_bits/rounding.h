@@ -46,11 +46,13 @@ struct Rounding {
   }
 };
 
-/// What numbers of `scale` become with others, or times those: codes again, by `rounding`, which does not divide.
+/// What numbers of `scale` become with those of their channels, or times those: codes again, by `rounding`, which does
+/// not divide.
 struct CodesAgain {
   float scale = 0;
   bool product = false;
   Rounding rounding = {};
+  const float* numbers = nullptr;  // [channels]
 };
 
 }  // namespace lamina::cuda
