@@ -16,17 +16,26 @@ __device__ __forceinline__ Pack<std::uint16_t, count / 2> codes_of(const CodeEnd
   const Bytes added = adds ? *static_cast<const Bytes*>(others) : Bytes();
   const Results again(ends.again);
   const Meaning own(ends.own), other(ends.others);
+  std::uint32_t code[count];
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    code[i] = rounded(__fmul_rn(__int2float_rn(sum[i]), factor[i]), ends.end.low, ends.end.high, zero);
+  }
+  // Asked once for all: between questions each code would wait for the one before it.
+  if (ends.table != nullptr) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) code[i] = __ldg(ends.table + (code[i] & 0xffu));
+  }
+  if (adds) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      code[i] = again.code<false>(__fadd_rn(own(code[i], 0), other(added.values[i / 2], i % 2)));
+    }
+  }
   Bytes result;
 #pragma unroll
   for (int i = 0; i < count; i += 2) {
-    std::uint32_t code[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      code[j] = rounded(__fmul_rn(__int2float_rn(sum[i + j]), factor[i + j]), ends.end.low, ends.end.high, zero);
-      if (ends.table != nullptr) code[j] = __ldg(ends.table + (code[j] & 0xffu));
-      if (adds) code[j] = again.code<false>(__fadd_rn(own(code[j], 0), other(added.values[i / 2], j)));
-    }
-    result.values[i / 2] = static_cast<std::uint16_t>(__byte_perm(code[0], code[1], 0x0040));
+    result.values[i / 2] = static_cast<std::uint16_t>(__byte_perm(code[i], code[i + 1], 0x0040));
   }
   return result;
 }
