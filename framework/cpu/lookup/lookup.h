@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "lamina/base/thread_pool.h"
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
