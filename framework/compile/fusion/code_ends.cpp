@@ -1,6 +1,6 @@
 // What is done to a convolution's codes by the convolution itself: its kernel makes those of its operand, rounds its
-// sums to its own codes, and then gives what they stand for, adds that to others and rounds again, looks up what a table
-// has for them, or finds the largest of a window. The bits are those of the operations by themselves.
+// sums to its own codes, and then gives what they stand for, adds that to others and rounds again, looks up what a
+// table has for them, or finds the largest of a window. The bits are those of the operations by themselves.
 
 #include <algorithm>
 #include <map>
