@@ -1,9 +1,10 @@
 // A fully connected layer of codes for few rows, limited by reading the weights once, as rows.cu is. Sums are exact, so
-// nothing depends on how they are cut: a warp owns an output for up to `Rows` rows, its lanes 16 terms in turn, four
-// products an instruction (dp4a). `ahead` packs of weights are on their way at a time, the first of them before the
-// kernel waits for its predecessor. Rows come from L1, and what becomes of sums is that of convolutions.
+// nothing depends on how they are cut: a warp owns an output for up to `Rows` rows, its lanes packs of 16 or 8 terms in
+// turn, four products an instruction (dp4a). `ahead` packs of weights are on their way at a time, the first of them
+// before the kernel waits for its predecessor. Blocks of the same weights and more rows run together, for L2. Rows come
+// from L1, and what becomes of sums is that of convolutions.
 //
-// Shared memory: none. Preconditions: rows of whole 16 bytes.
+// Shared memory: none. Preconditions: rows of whole packs.
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/eight_bits_ends.cuh"
@@ -17,7 +18,7 @@ namespace {
 
 using lamina::detail::LinearAsConvolution;
 
-constexpr int code_warps = 4, code_threads = 32 * code_warps, terms = 16, ahead = 4;
+constexpr int code_warps = 4, code_threads = 32 * code_warps, ahead = 4;
 
 struct CodeRows {
   const void* input = nullptr;          // [rows, in] of u8 or i8
@@ -28,22 +29,30 @@ struct CodeRows {
   int in = 0, out = 0;
 };
 
-template <class T, int Rows>
+template <class T, int Rows, int words>
 __global__ void __launch_bounds__(code_threads) code_rows_kernel(const __grid_constant__ CodeRows a) {
+  using Words = Pack<std::uint32_t, words>;
+  constexpr int terms = 4 * words;
   let_successor_start();
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int output = static_cast<int>(blockIdx.x) * code_warps + static_cast<int>(threadIdx.x) / 32;
+  const int output = static_cast<int>(blockIdx.y) * code_warps + static_cast<int>(threadIdx.x) / 32;
   const int known = min(output, a.out - 1);  // those beyond the last repeat it
-  const std::int64_t first = std::int64_t{blockIdx.y} * Rows;
+  const std::int64_t first = std::int64_t{blockIdx.x} * Rows;
   const std::int8_t* const weight = a.weight + std::int64_t{known} * a.in;
   const int offset = __ldg(a.ends.offset + known);
   const float factor = __ldg(a.ends.factor + known), bias = __ldg(a.ends.bias + known);
   int sum[Rows] = {};
   for (int begin = lane * terms; begin - lane * terms < a.in; begin += 32 * terms * ahead) {
-    uint4 w[ahead];
+    Words w[ahead];
 #pragma unroll
     for (int s = 0; s < ahead; ++s) {
-      if (begin + s * 32 * terms < a.in) w[s] = ptx::load_once(weight + begin + s * 32 * terms);
+      const std::int8_t* const from = weight + begin + s * 32 * terms;
+      if (begin + s * 32 * terms >= a.in) continue;
+      if constexpr (words == 4) {
+        *reinterpret_cast<uint4*>(&w[s]) = ptx::load_once(from);
+      } else {
+        w[s] = *reinterpret_cast<const Words*>(from);
+      }
     }
     if (begin == lane * terms) wait_for_predecessor();
 #pragma unroll
@@ -53,9 +62,9 @@ __global__ void __launch_bounds__(code_threads) code_rows_kernel(const __grid_co
 #pragma unroll
       for (int r = 0; r < Rows; ++r) {
         const std::int64_t row = min(first + r, a.rows - 1);
-        const uint4 x = *reinterpret_cast<const uint4*>(static_cast<const T*>(a.input) + row * a.in + at);
-        sum[r] = ptx::dot_four<T>(x.x, w[s].x, ptx::dot_four<T>(x.y, w[s].y, sum[r]));
-        sum[r] = ptx::dot_four<T>(x.z, w[s].z, ptx::dot_four<T>(x.w, w[s].w, sum[r]));
+        const Words x = *reinterpret_cast<const Words*>(static_cast<const T*>(a.input) + row * a.in + at);
+#pragma unroll
+        for (int j = 0; j < words; ++j) sum[r] = ptx::dot_four<T>(x.values[j], w[s].values[j], sum[r]);
       }
     }
   }
@@ -77,8 +86,8 @@ __global__ void __launch_bounds__(code_threads) code_rows_kernel(const __grid_co
 
 bool linear_code_rows_take(const LinearProblem& problem, const Preparation& p) {
   const LinearAsConvolution conv(problem, p);
-  return lamina::detail::are_rows_in_order(p) && !problem.eight.zero_point.defined() && problem.in % terms == 0 &&
-         p.input().alignment % 16 == 0 && problem.rows <= linear_max_code_rows &&
+  return lamina::detail::are_rows_in_order(p) && !problem.eight.zero_point.defined() && problem.in % 8 == 0 &&
+         p.input().alignment % 16 == 0 && problem.out <= linear_max_code_outputs &&
          lamina::detail::is_eight_bits_and_table(conv.problem, conv.preparation);
 }
 
@@ -92,16 +101,20 @@ std::unique_ptr<Operator> prepare_linear_code_rows(const LinearProblem& problem,
                          .rows = problem.rows,
                          .in = problem.in,
                          .out = problem.out};
-  const bool is_signed = p.input().format.dtype == DType::i8, one = problem.rows == 1;
+  const bool is_signed = p.input().format.dtype == DType::i8;
   constexpr int many = linear_rows_at_once;
-  const auto of = [&]<class T>(T) {
-    return one ? reinterpret_cast<const void*>(&code_rows_kernel<T, 1>)
-               : reinterpret_cast<const void*>(&code_rows_kernel<T, many>);
+  const auto of = [&]<class T, int words>(T, std::integral_constant<int, words>) {
+    return problem.rows == 1 ? reinterpret_cast<const void*>(&code_rows_kernel<T, 1, words>)
+                             : reinterpret_cast<const void*>(&code_rows_kernel<T, many, words>);
   };
-  Launch how = of_blocks(lamina::detail::ceil_div(problem.out, code_warps), code_threads);
-  how.grid.y = static_cast<unsigned>(lamina::detail::ceil_div<std::int64_t>(problem.rows, many));
+  const auto of_type = [&](auto type) {
+    return problem.in % 16 == 0 ? of(type, std::integral_constant<int, 4>())
+                                : of(type, std::integral_constant<int, 2>());
+  };
+  Launch how = of_blocks(lamina::detail::ceil_div<std::int64_t>(problem.rows, many), code_threads);
+  how.grid.y = static_cast<unsigned>(lamina::detail::ceil_div(problem.out, code_warps));
   return make_launched<CodeRows>({.description = "int8_rows: weights streamed, a warp for an output",
-                                  .kernel = is_signed ? of(std::int8_t()) : of(std::uint8_t()),
+                                  .kernel = is_signed ? of_type(std::int8_t()) : of_type(std::uint8_t()),
                                   .how = how,
                                   .args = args,
                                   .constants = constants});

@@ -25,10 +25,10 @@ inline constexpr int linear_max_terms = 1 << 18;
 /// By plain multiply-adds.
 Prepare<LinearProblem> prepare_linear_rows;
 
-/// Rows of codes that linear_code_rows_take takes.
-inline constexpr std::int64_t linear_max_code_rows = 65535 * linear_rows_at_once;
+/// Outputs of codes that linear_code_rows_take takes.
+inline constexpr int linear_max_code_outputs = 1 << 17;
 
-/// Of codes, by dp4a: rows of whole 16 bytes.
+/// Of codes, by dp4a: rows of whole 8 bytes.
 Takes<LinearProblem> linear_code_rows_take;
 Prepare<LinearProblem> prepare_linear_code_rows;
 

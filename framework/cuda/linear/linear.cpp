@@ -150,7 +150,10 @@ bool codes_take(const LinearProblem& problem, const Preparation& p) {
 /// Tiles of int8_wgmma are 64 outputs of steps of 128 terms: few blocks, which wait for one step after the other.
 /// Before Hopper what codes stand for is written here or by plain loops.
 bool code_rows_pay(const LinearProblem& problem, const Preparation& p) {
-  return problem.rows <= 32 || (problem.eight.codes.defined() && !problem.eight.table && !p.device.wgmma);
+  constexpr std::int64_t few_weights = 1 << 22;  // which L2 and L1 bring for every eight rows
+  const bool few = problem.rows <= 32 && std::int64_t{problem.in} * problem.out <= few_weights;
+  return problem.rows <= linear_rows_at_once || few ||
+         (problem.eight.codes.defined() && !problem.eight.table && !p.device.wgmma);
 }
 
 constexpr Kernel<LinearProblem> table[] = {
