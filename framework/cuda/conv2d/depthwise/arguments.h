@@ -89,14 +89,15 @@ struct CodeTaps {
 
 /// Where the parameters of a pair's slice lie, a multiple of 8 channels: weights of the first as fragments of mma.sync,
 /// [steps, slice / 8, lane, 8 bytes], its bias, the second's weights, [taps, slice] words of 4 bytes, and its bias, as
-/// Arguments has them. The first's bias too is f32, and of codes the offsets of its sums, i32.
+/// Arguments has them. The first's bias is f32 too, and of codes the offsets of its sums, i32; behind either's offsets
+/// are the factors of its sums then, f32.
 struct ParametersOf {
   int bias, taps, last, bytes;
-  __host__ __device__ ParametersOf(int steps, int slice, int taps_)
+  __host__ __device__ ParametersOf(int steps, int slice, int taps_, bool codes)
       : bias(steps * (slice / 8) * fragment_bytes),
-        taps(bias + slice * 4),
+        taps(bias + slice * (codes ? 8 : 4)),
         last(taps + taps_ * slice * 4),
-        bytes(last + slice * 4) {}
+        bytes(last + slice * (codes ? 8 : 4)) {}
 };
 
 /// One compiled kernel: `pack` channels, `columns` x `rows` outputs of a thread. kernel 0: any geometry.

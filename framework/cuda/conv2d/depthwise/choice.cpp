@@ -103,8 +103,8 @@ double expected_cycles(const PairChoice& c, int element_bytes, const DeviceDescr
   constexpr double alone = 1.15, busy = 0.11;
   const PairArguments& a = c.args;
   const int m = a.wide ? 2 : 1, outputs = c.instance.rows * c.instance.columns;
-  const double copied =
-      1.0 * a.max_pixels * a.steps * step_bytes + ParametersOf(a.steps, a.slice, c.instance.taps()).bytes;
+  const double copied = 1.0 * a.max_pixels * a.steps * step_bytes +
+                        ParametersOf(a.steps, a.slice, c.instance.taps(), c.instance.codes).bytes;
   const double stored = 1.0 * element_bytes * a.across * a.down * outputs * a.slice;
   // Instructions of a warp: for its pixels and up to four fragments; for an item of outputs.
   const auto task = [&](int fragments) {
@@ -190,7 +190,7 @@ std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparati
           if (ceil_div(high, a.down) != tiles_y) continue;
           c.blocks = lay_out(instance, a);
           a.max_pixels = std::min(a.halo_width, g.in_width) * std::min(a.halo_height, g.in_height);
-          const std::int64_t shared_bytes = ParametersOf(a.steps, slice, instance.taps()).bytes +
+          const std::int64_t shared_bytes = ParametersOf(a.steps, slice, instance.taps(), instance.codes).bytes +
                                             std::int64_t{a.max_pixels} * a.input_bytes +
                                             std::int64_t{a.halo_width} * a.halo_height * a.pixel_bytes;
           if (shared_bytes > p.device.shared_bytes || c.blocks > std::numeric_limits<int>::max()) continue;

@@ -121,7 +121,7 @@ struct CodeEnds {
 Packed pack(const ConvPairProblem& problem, const PairArguments& args, const Instance& instance, DType type,
             const std::optional<CodeEnds>& codes) {
   const int taps = instance.taps();
-  const ParametersOf offset(args.steps, args.slice, taps);
+  const ParametersOf offset(args.steps, args.slice, taps, instance.codes);
   Packed packed(std::int64_t{args.slices} * offset.bytes);
   for (int filter = 0; filter < args.geometry.in_channels; ++filter) {
     const std::int64_t slice = std::int64_t{filter / args.slice} * offset.bytes;
@@ -152,8 +152,10 @@ Packed pack(const ConvPairProblem& problem, const PairArguments& args, const Ins
     const auto f = static_cast<std::size_t>(filter);
     const auto put_bias = [&](int at, auto bias) { packed.put(slice + at + column * 4, bias); };
     if (codes) {
-      put_bias(offset.bias, codes->first.bias[f]);
-      put_bias(offset.last, codes->second.bias[f]);
+      for (const auto& [at, end] : {std::pair(offset.bias, &codes->first), std::pair(offset.last, &codes->second)}) {
+        put_bias(at, end->bias[f]);
+        put_bias(at + args.slice * 4, end->factor[f]);
+      }
       continue;
     }
     if (problem.first.bias.defined()) put_bias(offset.bias, floats(problem.first.bias)[filter]);

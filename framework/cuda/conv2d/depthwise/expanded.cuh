@@ -19,11 +19,11 @@
 namespace lamina::cuda::depthwise {
 
 /// Finishes a warp's sums of m times 16 pixels from `first` on, and of up to max_fragments times 8 filters, and stores
-/// them as activations at `between`, where the rectangle's first pixel and the first of these filters, `filter`,
-/// belong.
+/// them as activations at `between`, where the rectangle's first pixel and the first of these filters belong.
+/// `factors`: of codes, these filters'.
 template <class T, int m>
-__device__ __forceinline__ void store_between(const PairArguments& args, const Rectangle& from, int first, int filter,
-                                              int fragments, unsigned char* between,
+__device__ __forceinline__ void store_between(const PairArguments& args, const Rectangle& from, int first,
+                                              const float* factors, int fragments, unsigned char* between,
                                               Sum<T> (&sum)[m][max_fragments][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float per_width = __frcp_rn(static_cast<float>(from.width));
@@ -67,7 +67,7 @@ __device__ __forceinline__ void store_between(const PairArguments& args, const R
         for (int j = 0; j < max_fragments; ++j) {
           if (j >= fragments) continue;
           const int(&sums)[4] = sum[i][j];
-          const float2 by = __ldg(reinterpret_cast<const float2*>(ends.factor + filter + j * 8 + lane % 4 * 2));
+          const auto by = *reinterpret_cast<const float2*>(factors + j * 8 + lane % 4 * 2);
           const float q[4] = {__fmul_rn(__int2float_rn(sums[0]), by.x), __fmul_rn(__int2float_rn(sums[1]), by.y),
                               __fmul_rn(__int2float_rn(sums[2]), by.x), __fmul_rn(__int2float_rn(sums[3]), by.y)};
           const std::uint32_t codes = four_codes<saturates.value, looks_up.value>(ends, q);
@@ -92,12 +92,10 @@ __device__ __forceinline__ void store_between(const PairArguments& args, const R
   }
 }
 
-/// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs. `channel`: the
-/// slice's first.
+/// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs.
 template <class T, int m>
 __device__ __forceinline__ void expand(const PairArguments& args, const Rectangle& from, std::uint32_t pixels,
-                                       const unsigned char* parameters, int bias_offset, unsigned char* between,
-                                       int channel) {
+                                       const unsigned char* parameters, int bias_offset, unsigned char* between) {
   constexpr int warps = max_threads / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int all = args.slice / 8, chunks = (all + max_fragments - 1) / max_fragments;
@@ -145,7 +143,8 @@ __device__ __forceinline__ void expand(const PairArguments& args, const Rectangl
         for (int e = 0; e < 4; ++e) sum[i][j][e] += bias.values[e % 2];
       }
     }
-    store_between<T, m>(args, from, first, channel + fragment * 8, fragments,
+    const auto* const factors = reinterpret_cast<const float*>(parameters + bias_offset) + args.slice;
+    store_between<T, m>(args, from, first, factors + fragment * 8, fragments,
                         between + fragment * 8 * static_cast<int>(sizeof(T)), sum);
   }
 }
@@ -186,7 +185,7 @@ struct Expanded {
                                       unsigned char* memory_)
       : args(args_),
         place(place_),
-        offset(args_.steps, args_.slice, taps_),
+        offset(args_.steps, args_.slice, taps_, of_codes<T>),
         top(top_),
         left(left_),
         memory(memory_),
@@ -221,9 +220,9 @@ struct Expanded {
   __device__ __forceinline__ void expand() const {
     unsigned char* const inside = map + ((from.top - top) * args.halo_width + from.left - left) * args.pixel_bytes;
     if (args.wide) {
-      depthwise::expand<T, 2>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside, place.channel);
+      depthwise::expand<T, 2>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside);
     } else {
-      depthwise::expand<T, 1>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside, place.channel);
+      depthwise::expand<T, 1>(args, from, ptx::shared_address(pixels), memory, offset.bias, inside);
     }
     __syncthreads();
   }

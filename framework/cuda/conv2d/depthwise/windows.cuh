@@ -181,12 +181,11 @@ __device__ __forceinline__ std::uint32_t four_codes(const CodesEnd& ends, const 
   return codes;
 }
 
-/// The same of codes, whose sums have their offsets.
+/// The same of codes, whose sums have their offsets; `factor`: of the four from `channel` on.
 template <int rows, int columns, class Index, class Inside>
-__device__ __forceinline__ void store_codes(const CodesEnd& ends, int channel, const int (&sum)[rows][columns][4],
-                                            void* output, const Index& index, const Inside& inside) {
-  float factor[4];
-  load_words(ends.factor + channel, factor);
+__device__ __forceinline__ void store_codes(const CodesEnd& ends, int channel, const float (&factor)[4],
+                                            const int (&sum)[rows][columns][4], void* output, const Index& index,
+                                            const Inside& inside) {
   const auto each = [&](const auto& store) {
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
