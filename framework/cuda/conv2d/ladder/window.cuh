@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/tensor_core/chain.h"
 #include "lamina/kernel/conv_geometry.h"
 
 /// What the convolution kernels share on the device.
