@@ -1,4 +1,5 @@
 
+#include <functional>
 #include <numeric>
 #include <random>
 

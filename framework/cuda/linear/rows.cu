@@ -13,6 +13,8 @@
 // layer. A thread adds up at most Ahead * 8 terms, then at most 128 such sums: no chain is longer than max_chain.
 // Preconditions: rows <= Rows, in <= linear_max_terms. Rows that do not start on 16 bytes go element by element.
 
+#include <algorithm>
+
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/linear/kernels.h"

@@ -27,48 +27,25 @@ constexpr int threads = 256, buckets = 256;
 constexpr std::int64_t max_in_shared = 2048, max_blocks = 264;
 static_assert(threads == buckets, "a thread clears a bucket");
 
-/// Key and place, for values of at most 32 bits in one word.
-struct Short {
-  static constexpr int digits = 8;
-  std::uint64_t word;
-  __device__ static Short of(std::uint64_t key, std::uint32_t place) { return {key << 32 | place}; }
-  __device__ static Short last() { return {~std::uint64_t{0}}; }
+/// A key and below it the place, in one word.
+template <class Word, int key_bits>
+struct Keyed {
+  static constexpr int digits = (key_bits + 32) / 8;
+  Word word;
+  __device__ static Keyed of(std::uint64_t key, std::uint32_t place) { return {static_cast<Word>(key) << 32 | place}; }
+  __device__ static Keyed last() { return {~Word{0} >> (8 * (sizeof(Word) - digits))}; }
   __device__ std::uint32_t place() const { return static_cast<std::uint32_t>(word); }
-  __device__ bool before(const Short& b) const { return word < b.word; }
+  __device__ bool before(const Keyed& b) const { return word < b.word; }
   /// Bits 8d to 8d + 7.
   __device__ unsigned digit(int d) const { return static_cast<unsigned>(word >> 8 * d) & 0xffu; }
   /// Whether all digits above d are those of b.
-  __device__ bool same_above(const Short& b, int d) const {
-    return d == 7 || word >> 8 * (d + 1) == b.word >> 8 * (d + 1);
+  __device__ bool same_above(const Keyed& b, int d) const {
+    return d == digits - 1 || word >> 8 * (d + 1) == b.word >> 8 * (d + 1);
   }
-  __device__ void set(int d, unsigned value) {
-    word = (word & ~(std::uint64_t{0xff} << 8 * d)) | std::uint64_t{value} << 8 * d;
-  }
+  __device__ void set(int d, unsigned value) { word = (word & ~(Word{0xff} << 8 * d)) | Word{value} << 8 * d; }
 };
-
-struct Long {
-  static constexpr int digits = 12;
-  std::uint64_t key;
-  std::uint32_t at;
-  __device__ static Long of(std::uint64_t key, std::uint32_t place) { return {key, place}; }
-  __device__ static Long last() { return {~std::uint64_t{0}, ~std::uint32_t{0}}; }
-  __device__ std::uint32_t place() const { return at; }
-  __device__ bool before(const Long& b) const { return key != b.key ? key < b.key : at < b.at; }
-  __device__ unsigned digit(int d) const {
-    return (d < 4 ? at >> 8 * d : static_cast<unsigned>(key >> 8 * (d - 4))) & 0xffu;
-  }
-  __device__ bool same_above(const Long& b, int d) const {
-    if (d < 3) return key == b.key && at >> 8 * (d + 1) == b.at >> 8 * (d + 1);
-    return d == 3 ? key == b.key : d == 11 || key >> 8 * (d - 3) == b.key >> 8 * (d - 3);
-  }
-  __device__ void set(int d, unsigned value) {
-    if (d < 4) {
-      at = (at & ~(0xffu << 8 * d)) | value << 8 * d;
-    } else {
-      key = (key & ~(std::uint64_t{0xff} << 8 * (d - 4))) | std::uint64_t{value} << 8 * (d - 4);
-    }
-  }
-};
+using Short = Keyed<std::uint64_t, 32>;
+using Long = Keyed<unsigned __int128, 64>;
 
 /// Element i of a line; kernels are compiled once for all dtypes of a width, for what takes the time is sorting.
 struct Values {
@@ -173,7 +150,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll 1
         for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
           const W w = word(i);
-          if (w.same_above(kth, d) || d == W::digits - 1) atomicAdd(&histogram[w.digit(d)], 1u);
+          if (w.same_above(kth, d)) atomicAdd(&histogram[w.digit(d)], 1u);
         }
         __syncthreads();
         if (threadIdx.x == 0) {
