@@ -1,6 +1,8 @@
 #include "lamina/cpu/conv2d/int8/kernels.h"
 
 #include <algorithm>
+#include <cmath>
+#include <ranges>
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
@@ -58,6 +60,36 @@ void pack_weights(const Layer& layer, const ConvGeometry& g, const std::int8_t* 
   }
 }
 
+/// If multiply-adds near the exact ones have the formula's codes, all of them.
+std::optional<SumLine> line_of(const TwoCodes& two, std::span<const std::uint8_t> formula) {  // by the two codes' bytes
+  const auto flip_of = [](DType type) { return type == DType::i8 ? 128 : 0; };  // i8 is u8 with another upper bit
+  const int flip = flip_of(two.second_type), zero = two.codes.zero_point;
+  const auto bound = [&](float number) {
+    return static_cast<float>(detail::code_of(number, two.codes, two.type) - zero);
+  };
+  const auto near = [](float number, int step) { return number * (1 + static_cast<float>(step) * 0x1p-23f); };
+  const float own_step = two.first_codes.scale / two.codes.scale, other_step = two.second_codes.scale / two.codes.scale;
+  if (std::max(own_step, other_step) > 1e6f) return std::nullopt;  // sums are to fit i32
+  for (int attempt = 0; attempt < 27; ++attempt) {
+    SumLine line = {.own = near(own_step, attempt % 3 - 1),
+                    .other = near(other_step, attempt / 3 % 3 - 1),
+                    .low = bound(two.low),
+                    .high = bound(two.high)};
+    line.rest = static_cast<float>(attempt / 9 - 1) * 0x1p-17f -
+                line.other * static_cast<float>(two.second_codes.zero_point + flip);
+    const auto same = [&](std::size_t pair) {
+      const int own = static_cast<int>(pair / 256) ^ flip_of(two.first_type),
+                other = static_cast<int>(pair % 256) ^ flip;
+      const float there = std::fma(static_cast<float>(own - flip_of(two.first_type) - two.first_codes.zero_point),
+                                   line.own, std::fma(static_cast<float>(other), line.other, line.rest));
+      const float code = std::nearbyint(std::clamp(there, line.low, line.high));
+      return formula[pair] == static_cast<std::uint8_t>(static_cast<int>(code) + zero);
+    };
+    if (std::ranges::all_of(std::views::iota(std::size_t{0}, formula.size()), same)) return line;
+  }
+  return std::nullopt;
+}
+
 Packed packed(const ConvProblem& problem, const Engine& engine, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   Packed result = {Layer(halved(g), engine, {DType::bf16, Layout::nhwc}, p.threads), {}, {}};
@@ -79,6 +111,8 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     two.low = bounds.low, two.high = bounds.high;
     two.second_type = added.format.dtype, two.type = output.format.dtype;
     two.first_codes = problem.eight.codes, two.second_codes = added.quantization, two.codes = output.quantization;
+    two.first_type = problem.eight.codes_type;
+    two.line = line_of(two, detail::table_of_sums(problem, p));
   }
   packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
@@ -87,6 +121,7 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     packed_end.offset[at] = end.bias[c];
     packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
   }
+  packed_end.plain = end.end.codes && (!packed_end.two || packed_end.two->line) && std::ranges::max(end.factor) < 1;
   return result;
 }
 
