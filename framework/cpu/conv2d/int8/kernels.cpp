@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <ranges>
 
 #include "lamina/base/error.h"
@@ -23,6 +24,8 @@ ConvGeometry halved(ConvGeometry g) {
   g.in_channels = (g.group_in_channels() + 1) / 2 * g.groups;
   return g;
 }
+
+bool widens(const ConvGeometry& g) { return g.in_channels % 2 != 0; }
 
 struct Packed {
   Layer layer;
@@ -125,16 +128,22 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   return result;
 }
 
-/// Pixels with one channel more.
-void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, int channels, std::uint8_t* to,
-           ThreadPool& pool) {
-  constexpr std::int64_t piece = 4096;
-  pool.parallel_for((pixels + piece - 1) / piece, [&](std::int64_t task, int) {
-    for (std::int64_t i = task * piece; i < std::min(pixels, (task + 1) * piece); ++i) {
-      std::copy_n(from + i * pitch, channels, to + i * (channels + 1));
-      to[i * (channels + 1) + channels] = 0;
-    }
-  });
+/// Pixels to such with one channel more, of zeros. `plane`: from channel to channel.
+void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pixel, std::int64_t plane, int channels,
+           std::uint8_t* to) {
+  if (channels == 3) {
+    const auto words = [=](auto step) {  // compilers vectorise those of planes
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        const std::uint8_t* const x = from + i * step;
+        const std::uint32_t word = x[0] | std::uint32_t{x[plane]} << 8 | std::uint32_t{x[2 * plane]} << 16;
+        std::memcpy(to + 4 * i, &word, 4);
+      }
+    };
+    return pixel == 1 ? words(std::integral_constant<std::int64_t, 1>()) : words(pixel);
+  }
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    for (int c = 0; c <= channels; ++c) *to++ = c < channels ? from[i * pixel + c * plane] : std::uint8_t{0};
+  }
 }
 
 /// Codes that are added to others, which lie as the sums of both.
@@ -160,31 +169,38 @@ bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();
   if (input.is_slice() && (input.channels % 4 != 0 || input.alignment % 4 != 0)) return false;
-  return input.format.layout == Layout::nhwc && (p.output().format.layout == Layout::nhwc || turns(p.output()));
+  // The images that a network is given are nchw.
+  const bool planes = widens(g) && input.format.layout == Layout::nchw && !input.is_slice();
+  return (planes || input.format.layout == Layout::nhwc) &&
+         (p.output().format.layout == Layout::nhwc || turns(p.output()));
 }
 
 std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Preparation& p, const Engine& engine) {
   const ConvGeometry& g = problem.geometry;
   const Packed parts = packed(problem, engine, p);
-  const bool widens = g.in_channels % 2 != 0;
+  const bool wider = widens(g), planes = p.input().format.layout == Layout::nchw;
   const std::size_t own = parts.layer.workspace(p.threads);
   const bool turned = turns(p.output());
   const std::size_t sums = turned ? static_cast<std::size_t>(g.output_size()) * sizeof(std::int32_t) : 0;
-  const std::size_t wide = widens ? static_cast<std::size_t>(g.batch * g.in_pixels() * (g.in_channels + 1)) : 0;
+  const std::size_t wide = wider ? static_cast<std::size_t>(g.batch * g.in_pixels() * (g.in_channels + 1)) : 0;
   return detail::make_operator(
       detail::concat("int8: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
                      parts.layer.direct ? ", input where it lies" : "", ", ", name(engine.set)),
       {.workspace = own + sums + wide, .parameters = parts.weight.bytes() + parts.end.offset.size() * 12},
-      [parts, g, own, sums, turned, widens, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
+      [parts, g, own, sums, turned, wider, planes, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
        zero = p.input().quantization.zero_point](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                  const Execution& execution) {
         auto* const workspace = static_cast<std::byte*>(execution.workspace);
         const void* input = inputs[0].raw();
-        if (widens) {
-          auto* const wider = reinterpret_cast<std::uint8_t*>(workspace + own + sums);
-          widen(static_cast<const std::uint8_t*>(input), g.batch * g.in_pixels(), from, g.in_channels, wider,
-                *execution.pool);
-          input = wider;
+        if (wider) {
+          auto* const pixels = reinterpret_cast<std::uint8_t*>(workspace + own + sums);
+          const std::int64_t plane = planes ? g.in_pixels() : 1, pixel = planes ? 1 : from, width = g.in_width;
+          execution.pool->parallel_for(g.batch * g.in_height, [&](std::int64_t row, int) {
+            const std::int64_t skipped = planes ? row / g.in_height * (g.in_channels - 1) * plane : 0;
+            widen(static_cast<const std::uint8_t*>(inputs[0].raw()) + row * width * pixel + skipped, width, pixel,
+                  plane, g.in_channels, pixels + row * width * (g.in_channels + 1));
+          });
+          input = pixels;
         }
         convolve(parts.layer,
                  {.input = input,
@@ -192,7 +208,7 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
                   .residual = inputs.size() > 1 ? inputs[1].raw() : nullptr,
                   .output = turned ? workspace + own : outputs[0].raw(),
                   .output_type = outputs[0].dtype(),
-                  .input_pitch = (widens ? g.in_channels + 1 : from) / 2,
+                  .input_pitch = (wider ? g.in_channels + 1 : from) / 2,
                   .output_pitch = to,
                   .padding = static_cast<std::uint8_t>(zero),
                   .int8_end = &parts.end},
