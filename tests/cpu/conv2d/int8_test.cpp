@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <tuple>
 
 #include "cpu/amx_model.h"
 #include "lamina/base/thread_pool.h"
@@ -128,14 +129,19 @@ TEST(Int8Engines, AddOtherCodes) {
                             square(2, 5, 8, 4, 7, 5, 1, 2, 1, 1)}) {
     const ConvGeometry g = geometry_of(l);
     ConvProblem problem = random_problem(g);
-    for (const auto& [own, other, result] : {std::array{u8, u8, u8}, std::array{i8, u8, i8}, std::array{u8, i8, u8}}) {
+    // The first scales have a line that gives all codes of the sum, of the last ones none does.
+    using Scales = std::array<float, 3>;
+    for (const auto& [own, other, result, scales] : {std::tuple(u8, u8, u8, Scales{0.031f, 0.043f, 0.027f}),
+                                                     std::tuple(i8, u8, i8, Scales{0.031f, 0.043f, 0.027f}),
+                                                     std::tuple(u8, i8, u8, Scales{0.031f, 0.043f, 0.027f}),
+                                                     std::tuple(i8, u8, i8, Scales{0.016f, 0.014f, 0.02f})}) {
       const auto zero = [](DType type) { return type == u8 ? 121 : -13; };
-      problem.eight.codes = {0.031f, zero(own)}, problem.eight.codes_type = own;
+      problem.eight.codes = {scales[0], zero(own)}, problem.eight.codes_type = own;
       problem.epilogue.chain = {{.function = Pointwise::add, .operand = 1}};
       if (other == u8) problem.epilogue.chain.push_back({.function = Pointwise::clip, .a = -0.7, .b = 2.9});
-      const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {0.027f, zero(result)});
+      const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {scales[2], zero(result)});
       const View inputs[] = {pixels(2, g.in_channels, g.in_height, g.in_width, u8, {0.02f, 119}),
-                             pixels(2, g.out_channels, g.out_height, g.out_width, other, {0.043f, zero(other)})};
+                             pixels(2, g.out_channels, g.out_height, g.out_width, other, {scales[1], zero(other)})};
       Preparation p = {.inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
       Runs run(inputs[0], output, pool);
       const Tensor added = random_codes(output.shape, other, 3);
