@@ -201,9 +201,12 @@ struct Meaning {
         zero_point(hn::Set(Tag(), static_cast<float>(codes.zero_point + flip))),
         scale(hn::Set(Tag(), codes.scale)) {}
 
-  HWY_INLINE Vector operator()(const std::uint8_t* from) const {
+  HWY_INLINE Vector byte(const std::uint8_t* from) const {
     const hn::Rebind<std::uint8_t, Tag> narrow;
-    return meaning(hn::Xor(hn::LoadU(narrow, from), hn::Set(narrow, flip)), zero_point, scale);
+    return hn::ConvertTo(Tag(), hn::PromoteTo(Whole(), hn::Xor(hn::LoadU(narrow, from), hn::Set(narrow, flip))));
+  }
+  HWY_INLINE Vector operator()(const std::uint8_t* from) const {
+    return hn::Mul(hn::Sub(byte(from), zero_point), scale);
   }
 };
 
@@ -212,7 +215,12 @@ template <class T>
 void finish_two(const SumsEnd& end, const Sums& s) {
   const Tag d;
   const TwoCodes& t = *s.two;
+  const bool by_line = HWY_TARGET != HWY_SCALAR && t.line;
+  const SumLine line = t.line.value_or(SumLine());
   const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high), scale = hn::Set(d, t.first_codes.scale);
+  const Vector a = hn::Set(d, line.own), b = hn::Set(d, line.other), c = hn::Set(d, line.rest);
+  const Vector least = hn::Set(d, line.low), most = hn::Set(d, line.high);
+  const auto zero = hn::Set(Whole(), t.codes.zero_point);
   const Meaning second(t.second_type, t.second_codes);
   const Range range(t.type, t.codes, t.low, t.high);
   const auto* const added = static_cast<const std::uint8_t*>(s.added);
@@ -221,7 +229,9 @@ void finish_two(const SumsEnd& end, const Sums& s) {
     HWY_ALIGN std::uint8_t some[lanes] = {};
     if (there < lanes) copy_some(other, there, some), other = some;
     const Vector own = hn::Round(between(hn::Mul(hn::ConvertTo(d, sum), factor), low, high));
-    put(range(hn::Add(hn::Mul(own, scale), second(other))), to, there);
+    if (!by_line) return put(range(hn::Add(hn::Mul(own, scale), second(other))), to, there);
+    const Vector sum_of_both = hn::MulAdd(own, a, hn::MulAdd(second.byte(other), b, c));
+    put(hn::Add(nearest(between(sum_of_both, least, most)), zero), to, there);
   });
 }
 

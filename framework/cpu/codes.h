@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "lamina/cpu/simd.h"
@@ -12,12 +13,20 @@ namespace lamina::cpu {
 
 using detail::SumsEnd;
 
+/// A sum of two codes as round(own * a + (other * b + c)), two multiply-adds, where that is the formula's for all
+/// pairs.
+struct SumLine {
+  float own = 0, other = 0, rest = 0;  ///< a of a code less its zero point, b of a byte, i8's with its upper bit turned
+  float low = 0, high = 0;             ///< of the result, less its zero point
+};
+
 /// Sums or products of what two arrays stand for, between two bounds, as codes again. Scales are less than 1e15.
 struct TwoCodes {
   bool product = false;
   float low = 0, high = 0;
   DType first_type = DType::u8, second_type = DType::u8, type = DType::u8;
   Quantization first_codes = {}, second_codes = {}, codes = {};
+  std::optional<SumLine> line = {};  ///< of a Sums::two
   const void* first = nullptr;
   const void* second = nullptr;     ///< of as many elements, or
   const float* repeated = nullptr;  ///< what it stands for, [period] and once more up to a vector, from `phase` on

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <tuple>
 
 #include "cpu/amx_model.h"
 #include "lamina/base/thread_pool.h"
@@ -34,6 +35,18 @@ class Runs {
     const Tensor inputs[] = {input_, added};
     op.run(std::span(inputs).first(added.defined() ? 2 : 1), {&y, 1}, {.pool = &pool_, .workspace = workspace.data()});
     return y.clone();
+  }
+
+  /// The same images, nchw.
+  void turn_to_planes() {
+    const std::int64_t batch = input_.shape()[0], channels = input_.shape()[1],
+                       pixels = input_.numel() / batch / channels;
+    const Tensor before = input_.clone();
+    const auto* from = static_cast<const std::uint8_t*>(before.raw());
+    for (std::int64_t i = 0; i < input_.numel(); ++i) {
+      const std::int64_t image = i / (channels * pixels), channel = i / pixels % channels, pixel = i % pixels;
+      memory_.data()[i] = from[(image * pixels + pixel) * channels + channel];
+    }
   }
 
  private:
@@ -93,7 +106,16 @@ TEST(Int8Engines, HaveTheBitsOfThePlainLoops) {
         const Preparation p = {
             .inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
         Runs run(input, output, pool);
-        expect_bits(run(*cpu::int8::prepare_direct(problem, p)), problem, p, run);
+        const Tensor expected = run(*cpu::int8::prepare_direct(problem, p));
+        expect_bits(expected, problem, p, run);
+        View planes = input;
+        planes.format.layout = Layout::nchw;
+        Preparation of_planes = p;
+        of_planes.inputs = {&planes, 1};
+        EXPECT_EQ(cpu::int8::takes(cpu::bf16::Unit::multiply_add, problem, of_planes), g.in_channels % 2 != 0);
+        if (g.in_channels % 2 == 0) continue;
+        run.turn_to_planes();
+        expect_bits(expected, problem, of_planes, run);
       }
     }
   }
@@ -107,14 +129,19 @@ TEST(Int8Engines, AddOtherCodes) {
                             square(2, 5, 8, 4, 7, 5, 1, 2, 1, 1)}) {
     const ConvGeometry g = geometry_of(l);
     ConvProblem problem = random_problem(g);
-    for (const auto& [own, other, result] : {std::array{u8, u8, u8}, std::array{i8, u8, i8}, std::array{u8, i8, u8}}) {
+    // The first scales have a line that gives all codes of the sum, of the last ones none does.
+    using Scales = std::array<float, 3>;
+    for (const auto& [own, other, result, scales] : {std::tuple(u8, u8, u8, Scales{0.031f, 0.043f, 0.027f}),
+                                                     std::tuple(i8, u8, i8, Scales{0.031f, 0.043f, 0.027f}),
+                                                     std::tuple(u8, i8, u8, Scales{0.031f, 0.043f, 0.027f}),
+                                                     std::tuple(i8, u8, i8, Scales{0.016f, 0.014f, 0.02f})}) {
       const auto zero = [](DType type) { return type == u8 ? 121 : -13; };
-      problem.eight.codes = {0.031f, zero(own)}, problem.eight.codes_type = own;
+      problem.eight.codes = {scales[0], zero(own)}, problem.eight.codes_type = own;
       problem.epilogue.chain = {{.function = Pointwise::add, .operand = 1}};
       if (other == u8) problem.epilogue.chain.push_back({.function = Pointwise::clip, .a = -0.7, .b = 2.9});
-      const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {0.027f, zero(result)});
+      const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {scales[2], zero(result)});
       const View inputs[] = {pixels(2, g.in_channels, g.in_height, g.in_width, u8, {0.02f, 119}),
-                             pixels(2, g.out_channels, g.out_height, g.out_width, other, {0.043f, zero(other)})};
+                             pixels(2, g.out_channels, g.out_height, g.out_width, other, {scales[1], zero(other)})};
       Preparation p = {.inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
       Runs run(inputs[0], output, pool);
       const Tensor added = random_codes(output.shape, other, 3);

@@ -26,7 +26,8 @@ class Band {
     sums_ = reinterpret_cast<float*>(copy_ + layer.copy_bytes() + layer.row_bytes());
     results_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(sums_) + 2 * layer.tile_bytes());
     addends_ = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(results_) + layer.tile_bytes());
-    in_registers_ = p.int8_end != nullptr && p.int8_end->end.codes && !p.int8_end->two && layer.pitch == layer.out_row;
+    in_registers_ =
+        layer.engine->finishes && p.int8_end != nullptr && p.int8_end->plain && layer.pitch == layer.out_row;
   }
 
   void run(std::int64_t image, int group, int band, int filter_part) {
@@ -116,7 +117,7 @@ class Band {
       tile.fetch_lines = static_cast<int>(share);
     }
     Sums codes;
-    if (in_registers_ && end - begin == engine_.finishes) {
+    if (in_registers_) {
       codes = codes_of(block, nullptr, first_row_ * layer_.pitch + begin, end - begin);
       tile.codes = &codes, tile.end = &p_.int8_end->end;
     }

@@ -19,7 +19,8 @@
 /// to blocks of 32 channels, between the zeros of the padding, where output positions that are neighbours, also from
 /// row to row, are 32 elements apart for every tap: [block][phase][row][pitch][32]. Rows and columns are split by their
 /// remainder modulo the stride (phases). So a tile is any stretch of positions; the few at the end of each row that are
-/// no outputs are computed and left out. A convolution 1x1 needs no copy where the engine can do without.
+/// no outputs are computed and left out. Of codes, where those few cost more than copies, each column of taps reads a
+/// copy of its own, and there are none. A convolution 1x1 needs no copy where the engine can do without.
 ///
 /// Where dilation puts many taps outside of the image, runs of columns that see the same taps are Layers of their own,
 /// in which every tap reads a copy of its own, [tap][block][row][column][32], and a band leaves out the rows of taps
@@ -64,9 +65,11 @@ struct Layer {
     int row, column;
   };
   std::vector<Phase> phases;  // that some tap reads; apart: the taps' own
-  int extra_rows = 0;         // of a band, copied beside one for each row of outputs
-  int phase_rows = 0;         // all of them
-  std::int64_t pitch = 0;     // positions of a row
+  int column_phases = 1;   // columns have as many: the stride's, or one for each column of taps, so that the pitch has
+                           // no more positions than outputs
+  int extra_rows = 0;      // of a band, copied beside one for each row of outputs
+  int phase_rows = 0;      // all of them
+  std::int64_t pitch = 0;  // positions of a row
 
   std::int64_t images = 1;                   // what tasks are divided by, besides groups
   std::int64_t rows = 0, row_positions = 0;  // of an image: OH and OW; if linear, N * OH * OW and 1
@@ -117,6 +120,7 @@ struct Int8End {
   std::vector<std::int32_t> offset = {};
   std::vector<float> factor = {}, bias = {};
   std::optional<TwoCodes> two = {};  // Pointers::residual are codes that are added
+  bool plain = false;                // as Tile::codes asks for
 };
 
 struct Pointers {

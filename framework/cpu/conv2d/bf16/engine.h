@@ -32,8 +32,8 @@ struct Tile {
   std::int64_t weights_row = 0;          // of f32, elements from a channel's to the next one's; 0: Engine::filters
   float* sums = nullptr;                 // [positions, filters], 64-byte aligned, room for Engine::positions of them
   std::int64_t sums_row = 0;             // elements from one position to the next, a multiple of `filters`
-  const Sums* codes = nullptr;           // u8, i8, of Engine::finishes positions: what becomes of the sums,
-  const SumsEnd* end = nullptr;          // in registers
+  const Sums* codes = nullptr;           // Engine::finishes: what becomes of the sums in registers, by factors below
+  const SumsEnd* end = nullptr;          // 1, and if two are added by a line
   const std::uint16_t* fetch = nullptr;  // weights that are wanted next: with each step some lines go to the L2 cache
   int fetch_lines = 0;
 };
@@ -56,7 +56,7 @@ struct Engine {
   int positions;                       // the most of a tile
   bool widened = false;                // its input is f32
   bool any_pixel = true;               // Tile::pixel may be other than step_channels
-  int finishes = 0;                    // tiles of so many positions become codes where Tile::codes is there
+  bool finishes = false;               // tiles become codes where Tile::codes is there
   int shift = 0;                       // u8 and i8: what it multiplies is that much more than its input
   double rate;                         // multiply-adds that a core starts in a clock cycle
   std::int64_t cache = 1 << 20;        // bytes of an L2 cache where it is

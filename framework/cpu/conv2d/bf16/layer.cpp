@@ -94,11 +94,10 @@ void Layer::place_taps() {
     for (int tap = 0; tap < taps; ++tap) {
       const int kh = folded > 0 ? tap : tap / g.kernel_width, kw = folded > 0 ? 0 : tap % g.kernel_width;
       const int row = kh * g.dilation_height, column = kw * g.dilation_width;
-      const auto found = std::ranges::find_if(phases, [&](const Phase& p) {
-        return p.row == row % g.stride_height && p.column == column % g.stride_width;
-      });
+      const auto found = std::ranges::find_if(
+          phases, [&](const Phase& p) { return p.row == row % g.stride_height && p.column == column % column_phases; });
       offsets.push_back(b * block + (found - phases.begin()) * phase +
-                        (row / g.stride_height * pitch + column / g.stride_width) * step_channels);
+                        (row / g.stride_height * pitch + column / column_phases) * step_channels);
     }
   }
 }
@@ -143,14 +142,20 @@ void Layer::lay_out() {
     }
     return;
   }
-  pitch = g.out_width + (folded > 0 ? 0 : (g.kernel_width - 1) * g.dilation_width / g.stride_width);
+  const int last_column = folded > 0 ? 0 : (g.kernel_width - 1) * g.dilation_width, more = last_column / g.stride_width;
+  // Positions that are no outputs take half a cycle for each four of channels and vector of filters, copies of 32
+  // channels four.
+  const int copies = g.kernel_width - std::min(g.kernel_width, g.stride_width);
+  const bool own = size_of(engine->operand) == 1 && more * taps * filter_blocks * 16 > copies * g.out_width * 4;
+  column_phases = own ? last_column + 1 : g.stride_width;
+  pitch = g.out_width + last_column / column_phases;
   const bool whole_window = folded == g.kernel_height;
   extra_rows = whole_window ? 0 : (g.kernel_height - 1) * g.dilation_height / g.stride_height;
   for (int row = 0; row < g.stride_height; ++row) {
-    for (int column = 0; column < g.stride_width; ++column) {
+    for (int column = 0; column < column_phases; ++column) {
       bool reads_row = false, reads_column = false;
       for (int k = 0; k < g.kernel_height; ++k) reads_row |= k * g.dilation_height % g.stride_height == row;
-      for (int k = 0; k < g.kernel_width; ++k) reads_column |= k * g.dilation_width % g.stride_width == column;
+      for (int k = 0; k < g.kernel_width; ++k) reads_column |= k * g.dilation_width % column_phases == column;
       if (whole_window) reads_row = row == 0;
       if (reads_row && (folded > 0 ? column == 0 : reads_column)) phases.push_back({row, column});
     }

@@ -1,6 +1,9 @@
 #include "lamina/cpu/conv2d/int8/kernels.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ranges>
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
@@ -21,6 +24,8 @@ ConvGeometry halved(ConvGeometry g) {
   g.in_channels = (g.group_in_channels() + 1) / 2 * g.groups;
   return g;
 }
+
+bool widens(const ConvGeometry& g) { return g.in_channels % 2 != 0; }
 
 struct Packed {
   Layer layer;
@@ -58,6 +63,36 @@ void pack_weights(const Layer& layer, const ConvGeometry& g, const std::int8_t* 
   }
 }
 
+/// If multiply-adds near the exact ones have the formula's codes, all of them.
+std::optional<SumLine> line_of(const TwoCodes& two, std::span<const std::uint8_t> formula) {  // by the two codes' bytes
+  const auto flip_of = [](DType type) { return type == DType::i8 ? 128 : 0; };  // i8 is u8 with another upper bit
+  const int flip = flip_of(two.second_type), zero = two.codes.zero_point;
+  const auto bound = [&](float number) {
+    return static_cast<float>(detail::code_of(number, two.codes, two.type) - zero);
+  };
+  const auto near = [](float number, int step) { return number * (1 + static_cast<float>(step) * 0x1p-23f); };
+  const float own_step = two.first_codes.scale / two.codes.scale, other_step = two.second_codes.scale / two.codes.scale;
+  if (std::max(own_step, other_step) > 1e6f) return std::nullopt;  // sums are to fit i32
+  for (int attempt = 0; attempt < 27; ++attempt) {
+    SumLine line = {.own = near(own_step, attempt % 3 - 1),
+                    .other = near(other_step, attempt / 3 % 3 - 1),
+                    .low = bound(two.low),
+                    .high = bound(two.high)};
+    line.rest = static_cast<float>(attempt / 9 - 1) * 0x1p-17f -
+                line.other * static_cast<float>(two.second_codes.zero_point + flip);
+    const auto same = [&](std::size_t pair) {
+      const int own = static_cast<int>(pair / 256) ^ flip_of(two.first_type),
+                other = static_cast<int>(pair % 256) ^ flip;
+      const float there = std::fma(static_cast<float>(own - flip_of(two.first_type) - two.first_codes.zero_point),
+                                   line.own, std::fma(static_cast<float>(other), line.other, line.rest));
+      const float code = std::nearbyint(std::clamp(there, line.low, line.high));
+      return formula[pair] == static_cast<std::uint8_t>(static_cast<int>(code) + zero);
+    };
+    if (std::ranges::all_of(std::views::iota(std::size_t{0}, formula.size()), same)) return line;
+  }
+  return std::nullopt;
+}
+
 Packed packed(const ConvProblem& problem, const Engine& engine, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   Packed result = {Layer(halved(g), engine, {DType::bf16, Layout::nhwc}, p.threads), {}, {}};
@@ -79,6 +114,8 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     two.low = bounds.low, two.high = bounds.high;
     two.second_type = added.format.dtype, two.type = output.format.dtype;
     two.first_codes = problem.eight.codes, two.second_codes = added.quantization, two.codes = output.quantization;
+    two.first_type = problem.eight.codes_type;
+    two.line = line_of(two, detail::table_of_sums(problem, p));
   }
   packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
@@ -87,19 +124,26 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     packed_end.offset[at] = end.bias[c];
     packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
   }
+  packed_end.plain = end.end.codes && (!packed_end.two || packed_end.two->line) && std::ranges::max(end.factor) < 1;
   return result;
 }
 
-/// Pixels with one channel more.
-void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pitch, int channels, std::uint8_t* to,
-           ThreadPool& pool) {
-  constexpr std::int64_t piece = 4096;
-  pool.parallel_for((pixels + piece - 1) / piece, [&](std::int64_t task, int) {
-    for (std::int64_t i = task * piece; i < std::min(pixels, (task + 1) * piece); ++i) {
-      std::copy_n(from + i * pitch, channels, to + i * (channels + 1));
-      to[i * (channels + 1) + channels] = 0;
-    }
-  });
+/// Pixels to such with one channel more, of zeros. `plane`: from channel to channel.
+void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pixel, std::int64_t plane, int channels,
+           std::uint8_t* to) {
+  if (channels == 3) {
+    const auto words = [=](auto step) {  // compilers vectorise those of planes
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        const std::uint8_t* const x = from + i * step;
+        const std::uint32_t word = x[0] | std::uint32_t{x[plane]} << 8 | std::uint32_t{x[2 * plane]} << 16;
+        std::memcpy(to + 4 * i, &word, 4);
+      }
+    };
+    return pixel == 1 ? words(std::integral_constant<std::int64_t, 1>()) : words(pixel);
+  }
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    for (int c = 0; c <= channels; ++c) *to++ = c < channels ? from[i * pixel + c * plane] : std::uint8_t{0};
+  }
 }
 
 /// Codes that are added to others, which lie as the sums of both.
@@ -125,31 +169,38 @@ bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();
   if (input.is_slice() && (input.channels % 4 != 0 || input.alignment % 4 != 0)) return false;
-  return input.format.layout == Layout::nhwc && (p.output().format.layout == Layout::nhwc || turns(p.output()));
+  // The images that a network is given are nchw.
+  const bool planes = widens(g) && input.format.layout == Layout::nchw && !input.is_slice();
+  return (planes || input.format.layout == Layout::nhwc) &&
+         (p.output().format.layout == Layout::nhwc || turns(p.output()));
 }
 
 std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Preparation& p, const Engine& engine) {
   const ConvGeometry& g = problem.geometry;
   const Packed parts = packed(problem, engine, p);
-  const bool widens = g.in_channels % 2 != 0;
+  const bool wider = widens(g), planes = p.input().format.layout == Layout::nchw;
   const std::size_t own = parts.layer.workspace(p.threads);
   const bool turned = turns(p.output());
   const std::size_t sums = turned ? static_cast<std::size_t>(g.output_size()) * sizeof(std::int32_t) : 0;
-  const std::size_t wide = widens ? static_cast<std::size_t>(g.batch * g.in_pixels() * (g.in_channels + 1)) : 0;
+  const std::size_t wide = wider ? static_cast<std::size_t>(g.batch * g.in_pixels() * (g.in_channels + 1)) : 0;
   return detail::make_operator(
       detail::concat("int8: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
                      parts.layer.direct ? ", input where it lies" : "", ", ", name(engine.set)),
       {.workspace = own + sums + wide, .parameters = parts.weight.bytes() + parts.end.offset.size() * 12},
-      [parts, g, own, sums, turned, widens, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
+      [parts, g, own, sums, turned, wider, planes, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
        zero = p.input().quantization.zero_point](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                  const Execution& execution) {
         auto* const workspace = static_cast<std::byte*>(execution.workspace);
         const void* input = inputs[0].raw();
-        if (widens) {
-          auto* const wider = reinterpret_cast<std::uint8_t*>(workspace + own + sums);
-          widen(static_cast<const std::uint8_t*>(input), g.batch * g.in_pixels(), from, g.in_channels, wider,
-                *execution.pool);
-          input = wider;
+        if (wider) {
+          auto* const pixels = reinterpret_cast<std::uint8_t*>(workspace + own + sums);
+          const std::int64_t plane = planes ? g.in_pixels() : 1, pixel = planes ? 1 : from, width = g.in_width;
+          execution.pool->parallel_for(g.batch * g.in_height, [&](std::int64_t row, int) {
+            const std::int64_t skipped = planes ? row / g.in_height * (g.in_channels - 1) * plane : 0;
+            widen(static_cast<const std::uint8_t*>(inputs[0].raw()) + row * width * pixel + skipped, width, pixel,
+                  plane, g.in_channels, pixels + row * width * (g.in_channels + 1));
+          });
+          input = pixels;
         }
         convolve(parts.layer,
                  {.input = input,
@@ -157,7 +208,7 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
                   .residual = inputs.size() > 1 ? inputs[1].raw() : nullptr,
                   .output = turned ? workspace + own : outputs[0].raw(),
                   .output_type = outputs[0].dtype(),
-                  .input_pitch = (widens ? g.in_channels + 1 : from) / 2,
+                  .input_pitch = (wider ? g.in_channels + 1 : from) / 2,
                   .output_pitch = to,
                   .padding = static_cast<std::uint8_t>(zero),
                   .int8_end = &parts.end},

@@ -34,8 +34,9 @@ void LanesConv::pack_fours(const ConvProblem& problem, const Preparation& p) {
   std::memset(weights_.raw(), 0, weights_.bytes());
   for (std::size_t block = 0; block < blocks_.size(); ++block) {
     auto* const to = static_cast<std::int8_t*>(weights_.raw()) + block * static_cast<std::size_t>(taps * size) * 4;
-    for (int i = 0; i < std::min(size, g_.out_channels); ++i) {
-      const auto channel = static_cast<std::size_t>(blocks_[block].output + i);
+    const int there = 2 * g_.out_channels == size ? size : std::min(size, g_.out_channels);  // twice, for two outputs
+    for (int i = 0; i < there; ++i) {
+      const auto channel = static_cast<std::size_t>(blocks_[block].output + i % g_.out_channels);
       const std::size_t at = block * static_cast<std::size_t>(size) + static_cast<std::size_t>(fours_place(i));
       codes_->offset[at] = end.bias[channel], codes_->factor[at] = end.factor[channel];
       for (int row = 0; row < g_.kernel_height; ++row) {

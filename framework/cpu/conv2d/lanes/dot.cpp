@@ -19,14 +19,14 @@ namespace {
 constexpr int channels = 64, positions = 4;
 
 /// R rows of 64 channels, or `there` of them, in fours.
-template <bool is_signed, int R, bool whole>
+template <bool is_signed, int R>
 LAMINA_DOT inline __attribute__((always_inline)) void load_fours(const std::uint8_t* const (&rows)[R], __mmask64 there,
                                                                  __m512i (&fours)[4]) {
   __m512i row[4];
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
     const std::uint8_t* const from = rows[std::min(r, R - 1)];
-    row[r] = r >= R ? _mm512_setzero_si512() : whole ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi8(there, from);
+    row[r] = r >= R ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi8(there, from);
     // 128 more than i8 is u8.
     if (is_signed && r < R) row[r] = _mm512_xor_si512(row[r], _mm512_set1_epi8(-128));
   }
@@ -37,12 +37,12 @@ LAMINA_DOT inline __attribute__((always_inline)) void load_fours(const std::uint
   fours[2] = _mm512_unpacklo_epi16(high, high2), fours[3] = _mm512_unpackhi_epi16(high, high2);
 }
 
-/// R rows of K taps from `first` on. `inside`: a tile that reads no column outside of the image, of whole blocks.
-template <bool is_signed, int K, int S, int R, bool inside>
+/// R rows of K taps from `first` on. `inside`: a tile that reads no column outside of the image.
+template <bool is_signed, int K, int S, int R, bool inside, int P>
 LAMINA_DOT inline __attribute__((always_inline)) void add_rows(const LanesTile& t, int first, std::int64_t channel,
                                                                const std::int8_t* weights, __mmask64 there,
-                                                               __m512i (&sums)[positions][4]) {
-  constexpr int columns = (positions - 1) * S + K;
+                                                               __m512i (&sums)[P][4]) {
+  constexpr int columns = (P - 1) * S + K;
   const std::int64_t pixel = t.pixel, left = t.left, width = t.columns;
   const auto* const zeros = static_cast<const std::uint8_t*>(t.zeros) + channel;
   const std::uint8_t* x[R];
@@ -53,11 +53,11 @@ LAMINA_DOT inline __attribute__((always_inline)) void add_rows(const LanesTile& 
     const std::uint8_t* from[R];
     for (int r = 0; r < R; ++r) from[r] = seen ? x[r] + column * pixel : zeros;
     __m512i fours[4];
-    load_fours<is_signed, R, inside>(from, there, fours);
+    load_fours<is_signed, R>(from, there, fours);
 #pragma GCC unroll 8
     for (int k = 0; k < K; ++k) {
       const int p = (column - k) / S;
-      if (column < k || (column - k) % S != 0 || p >= positions) continue;
+      if (column < k || (column - k) % S != 0 || p >= P) continue;
 #pragma GCC unroll 4
       for (int v = 0; v < 4; ++v) {
         const __m512i taps = _mm512_load_si512(weights + (k * 4 + v) * 64);
@@ -67,7 +67,8 @@ LAMINA_DOT inline __attribute__((always_inline)) void add_rows(const LanesTile& 
   }
 }
 
-template <bool is_signed, int K, int S, bool inside>
+/// P vectors of outputs: of one each, or of half as many channels two neighbours, whose columns are two apart.
+template <bool is_signed, int K, int S, bool inside, int P = positions>
 LAMINA_DOT void run_blocks(const LanesTile& t) {
   constexpr __mmask16 all = 0xffff;
   const detail::SumsEnd& end = *t.end;
@@ -76,25 +77,26 @@ LAMINA_DOT void run_blocks(const LanesTile& t) {
   const auto bound = [&](float value) { return static_cast<char>(static_cast<int>(value) + zero); };
   const __m512i low = _mm512_set1_epi8(bound(end.low)), high = _mm512_set1_epi8(bound(end.high));
   const __m512i zero_point = _mm512_set1_epi16(zero);
-  const __mmask64 there = t.channels < channels ? (__mmask64{1} << t.channels) - 1 : ~__mmask64{0};
+  const bool some = t.channels < channels && P == positions;
+  const __mmask64 there = some ? (__mmask64{1} << t.channels) - 1 : ~__mmask64{0};
   const auto* weights = reinterpret_cast<const std::int8_t*>(t.weights);
   const std::int32_t* offset = t.offset;
   const float* factor = t.factor;
   for (int block = 0; block < t.count; ++block, offset += channels, factor += channels) {
-    __m512i sums[positions][4];
+    __m512i sums[P][4];
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       sums[0][v] = _mm512_loadu_si512(offset + 16 * v);
 #pragma GCC unroll 4
-      for (int p = 1; p < positions; ++p) sums[p][v] = sums[0][v];
+      for (int p = 1; p < P; ++p) sums[p][v] = sums[0][v];
     }
     const std::int64_t channel = t.blocks[block].input;
-    add_rows<is_signed, K, S, std::min(K, 4), inside>(t, 0, channel, weights, there, sums);
-    if constexpr (K > 4) add_rows<is_signed, K, S, K - 4, inside>(t, 4, channel, weights + K * 256, there, sums);
+    add_rows<is_signed, K, S, std::min(K, 4), inside, P>(t, 0, channel, weights, there, sums);
+    if constexpr (K > 4) add_rows<is_signed, K, S, K - 4, inside, P>(t, 4, channel, weights + K * 256, there, sums);
     weights += t.block_weights * 4;
     auto* to = static_cast<std::uint8_t*>(t.output) + t.blocks[block].output;
 #pragma GCC unroll 4
-    for (int p = 0; p < positions; ++p, to += t.output_pixel) {
+    for (int p = 0; p < P; ++p, to += t.output_pixel * (positions / P)) {
       if (p >= t.positions) break;
       __m512i whole[4];
 #pragma GCC unroll 4
@@ -114,7 +116,12 @@ LAMINA_DOT void run_blocks(const LanesTile& t) {
 
 template <bool is_signed, int K, int S>
 void run(const LanesTile& t) {
-  const bool inside = t.left >= 0 && t.left + (positions - 1) * S + K <= t.columns && t.channels == channels;
+  const bool inside = t.left >= 0 && t.left + (positions - 1) * S + K <= t.columns;
+  if constexpr (S == 1) {
+    const bool side_by_side = t.pixel == t.channels && t.output_pixel == t.channels && t.positions == positions;
+    if (inside && side_by_side && 2 * t.channels == channels)
+      return run_blocks<is_signed, K, 2, true, positions / 2>(t);
+  }
   inside ? run_blocks<is_signed, K, S, true>(t) : run_blocks<is_signed, K, S, false>(t);
 }
 
