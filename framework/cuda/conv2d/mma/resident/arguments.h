@@ -74,8 +74,6 @@ struct Arguments {
   int output_pitch = 0;
   bool paired = false;  // which, and the address, are a multiple of two elements
   Finish finish;        // of codes only what is added
-  eight_bits::CodeEnds codes;
-  std::uint32_t padding = 0;  // of codes: four times what surrounds the image
   Bundling bundling;
   Axis y, x;
   bool window = false;    // rectangles of 8 columns, whose rows stay in registers for all taps: window.cuh
@@ -97,6 +95,9 @@ struct Arguments {
   int weight_offset = 0, stage_bytes = 0;  // within a stage; of it
   int stages = 1;
   int store_width = 1;  // elements that every store of a window may have
+  // Last, so that the code of floats stays what it was.
+  eight_bits::CodeEnds codes;
+  std::uint32_t padding = 0;  // of codes: four times what surrounds the image
 
   /// Which unit of K unit `unit` of a chunk's channels is under a tap.
   __host__ __device__ int slot(int down, int right, int unit) const {

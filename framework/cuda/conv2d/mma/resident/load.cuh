@@ -35,9 +35,12 @@ __device__ __forceinline__ void copy(std::uint32_t to, const unsigned char* from
 
 template <int bytes>
 __device__ __forceinline__ void fill(std::uint32_t to, std::uint32_t word) {
-  if constexpr (bytes == 2) return ptx::store_shared(to, static_cast<std::uint16_t>(word));
+  if constexpr (bytes == 2) {
+    ptx::store_shared(to, static_cast<std::uint16_t>(word));
+  } else {
 #pragma unroll
-  for (std::uint32_t i = 0; i < bytes; i += 4) ptx::store_shared(to + i, __uint_as_float(word));
+    for (std::uint32_t i = 0; i < bytes; i += 4) ptx::store_shared(to + i, __uint_as_float(word));
+  }
 }
 
 /// The pixels of a block, all channels of chunk `chunk`; a warp takes a row at a time.
@@ -73,17 +76,19 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
       const int x = static_cast<int>(args.by_pieces.quotient(static_cast<std::uint32_t>(i))), piece = i - x * pieces;
       const int column = left + x * args.x.step;
       const bool inside = row_inside && column >= 0 && column < g.in_width;
-      const std::uint32_t at = line + static_cast<std::uint32_t>(args.x.place(x) * args.pixel_bytes + piece * bytes);
+      const auto at = [&] {
+        return line + static_cast<std::uint32_t>(args.x.place(x) * args.pixel_bytes + piece * bytes);
+      };
       if constexpr (element_bytes == 1) {
         // Bundles that follow each other have units of their own.
         const auto bundle = static_cast<int>(args.by_units.quotient(static_cast<unsigned>(piece * bytes / unit_bytes)));
         const int within = piece * bytes - bundle * args.units * unit_bytes,
                   from = bundle * args.bundling.channels + within;
         if (within >= args.bundling.channels - begin || from >= g.in_channels - channel) continue;
-        inside ? copy<bytes>(at, source + column * pitch + from, true) : fill<bytes>(at, args.padding);
+        inside ? copy<bytes>(at(), source + column * pitch + from, true) : fill<bytes>(at(), args.padding);
       } else {
         const bool wanted = inside && piece < real;
-        copy<bytes>(at, source + (wanted ? column * pitch + piece * bytes : 0), wanted);
+        copy<bytes>(at(), source + (wanted ? column * pitch + piece * bytes : 0), wanted);
       }
     }
   }
@@ -108,9 +113,9 @@ __device__ __forceinline__ void load_weights(const Arguments& args, int first_bu
 /// The biases of a block's bundles; `words`: for each filter.
 template <int words>
 __device__ __forceinline__ void load_biases(const Arguments& args, int first_bundle, std::uint32_t to) {
-  const int bundles = min(args.block_bundles, args.bundling.count - first_bundle), each = args.fragments * 8 * words;
-  const auto* from = static_cast<const std::uint32_t*>(args.bias) + first_bundle * each;
-  for (int i = static_cast<int>(threadIdx.x) * 4; i < bundles * each; i += threads * 4) {
+  const int bundles = min(args.block_bundles, args.bundling.count - first_bundle);
+  const auto* from = static_cast<const std::uint32_t*>(args.bias) + first_bundle * args.fragments * 8 * words;
+  for (int i = static_cast<int>(threadIdx.x) * 4; i < bundles * args.fragments * 8 * words; i += threads * 4) {
     ptx::copy_async<16>(to + static_cast<std::uint32_t>(i * 4), from + i);
   }
 }
