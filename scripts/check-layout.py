@@ -54,16 +54,17 @@ INCLUDES = {  # (file, included file or folder) -> why
     ("framework/cuda/array/kernels.cpp", "cuda/eight_bits/"): "the same",
     ("framework/cuda/array/broadcast.cu", "cuda/eight_bits/"): "operands that are codes, and the chains that have a kernel",
     ("framework/cuda/array/layer_norm.cuh", "cuda/eight_bits/"): "rows of codes",
-    ("framework/cuda/conv2d/channels_last/codes.cpp", "cuda/eight_bits/"): "codes that become others once more",
+    ("framework/cuda/conv2d/channels_last/arguments.h", "cuda/eight_bits/"): "codes that become others once more",
     ("framework/cuda/conv2d/channels_last/codes.cuh", "cuda/eight_bits/"): "the same",
-    ("framework/cuda/conv2d/narrow/arguments.h", "cuda/eight_bits/"): "codes that are added to others",
-    ("framework/cuda/conv2d/narrow/kernel.cuh", "cuda/eight_bits/"): "the same",
+    ("framework/cuda/conv2d/code_ends.h", "cuda/eight_bits/"): "codes that are added to others",
+    ("framework/cuda/conv2d/code_ends.cuh", "cuda/eight_bits/"): "the same",
     ("framework/cuda/conv2d/stem/codes.cu", "cuda/eight_bits/"): "pixels that become codes",
     ("framework/cuda/conv2d/stem/codes.h", "cuda/eight_bits/"): "the same",
     ("framework/cuda/squeeze_excite/squeeze_excite.h", "cuda/eight_bits/"): "images of codes",
     ("framework/cuda/squeeze_excite/squeeze_excite.cu", "cuda/eight_bits/"): "the same",
     ("framework/cuda/squeeze_excite/squeeze_excite.h", "cuda/conv2d/eight_bits_ends.h"): "its layers are 1x1 convolutions",
-    ("framework/cuda/squeeze_excite/squeeze_excite.cu", "cuda/conv2d/eight_bits_ends.cuh"): "the same",
+    ("framework/cuda/squeeze_excite/layers.cuh", "cuda/conv2d/eight_bits_ends.cuh"): "the same",
+    ("framework/cuda/linear/code_rows.cu", "cuda/conv2d/eight_bits_ends.cuh"): "the same",
 }
 
 SOURCE = (".h", ".cpp", ".cu", ".cuh")

@@ -183,13 +183,20 @@ class EightBits : Dataflow {
     replace(op, std::move(view));
   }
 
-  /// What is left of those that undo it.
+  /// What is left of those that undo it: nothing, or, if f32 is wanted, what reads the value as it is stored.
   void read(Operation& op) {
     const auto step = codes_of(op);
-    if (!step || step->kind != QuantizationKind::dequantize || !is_coded(op.output)) return;
-    Operation view = op;
-    view.module = std::make_shared<Codes>(), view.view = true;
-    replace(op, std::move(view));
+    if (!step || step->kind != QuantizationKind::dequantize) return;
+    Operation other = op;
+    if (is_coded(op.output)) {
+      other.module = std::make_shared<Codes>(), other.view = true;
+    } else {
+      const Operation* const raw = computes(op.inputs[0]);
+      if (raw == nullptr || !raw->view || program_.value(raw->inputs[0]).quantization != step->codes) return;
+      other.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}}), other.inputs = raw->inputs;
+      if (!runs(other)) return;
+    }
+    replace(op, std::move(other));
   }
 
   std::vector<bool> kept_;  // by value: somebody is to see it as it is

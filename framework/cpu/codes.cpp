@@ -175,7 +175,13 @@ void finish_codes(const SumsEnd& end, const Sums& s) {
 template <class T>
 void finish_floats(const SumsEnd& end, const Sums& s) {
   const Tag d;
-  const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high);
+  const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high), scale = hn::Set(d, end.quantization.scale);
+  if (end.read) {  // to 0 added, so that none is -0
+    return each<T>(s, [&](auto sum, Vector factor, Vector, T* to, int there) HWY_ATTR {
+      const Vector code = hn::Round(between(hn::Mul(hn::ConvertTo(d, sum), factor), low, high));
+      put_floats(hn::Mul(hn::Add(code, hn::Zero(d)), scale), to, there);
+    });
+  }
   each<T>(s, [&](auto sum, Vector factor, Vector bias, T* to, int there) HWY_ATTR {
     using ::lamina::cpu::HWY_NAMESPACE::clamped;
     put_floats(clamped(hn::Add(hn::Mul(hn::ConvertTo(d, sum), factor), bias), low, high), to, there);

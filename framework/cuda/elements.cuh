@@ -3,9 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "lamina/base/error.h"
 #include "lamina/tensor/dtype.h"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <span>
-
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/tensor/activation.h"

@@ -6,6 +6,8 @@
 // a thread make wider accesses, but leave gaps between a warp's loads: slower, by half in 16 bits.) Preconditions:
 // none.
 
+#include <algorithm>
+
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/kernels.h"

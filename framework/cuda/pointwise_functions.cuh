@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
-
 #include "lamina/cuda/chain_step.h"
 
-/// The functions of cpu/array/pointwise.cpp and pointwise_whole.cpp, of one element each.
+/// The functions of cpu/array/pointwise.cpp, of one element each.
 namespace lamina::cuda {
 
 template <class T>
@@ -121,66 +118,6 @@ __device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
       const T q = rint(v / x) + y;
       return q != q ? -T{INFINITY} : q;
     }
-    default: return v;
-  }
-}
-
-/// Whole numbers of 64 bits: sums and products wrap, a division by 0 gives 0.
-template <class T>
-__device__ __noinline__ T whole_function(Pointwise function, T v, T x, T y) {
-  using U = std::uint64_t;
-  const U a = static_cast<U>(v), b = static_cast<U>(x);
-  const bool minus_one = std::is_signed_v<T> && b == ~U{0};  // the divisor whose quotient may not be representable
-  const auto negative = [](T number) { return std::is_signed_v<T> && static_cast<std::int64_t>(number) < 0; };
-  switch (function) {
-    case Pointwise::relu: return negative(v) ? T{0} : v;
-    case Pointwise::abs: return negative(v) ? static_cast<T>(0 - a) : v;
-    case Pointwise::neg: return static_cast<T>(0 - a);
-    case Pointwise::sign: return static_cast<T>((v != 0 && !negative(v)) - negative(v));
-    case Pointwise::is_nan:
-    case Pointwise::is_inf: return 0;
-    case Pointwise::logical_not: return v == 0;
-    case Pointwise::bit_not: return ~v;
-    case Pointwise::add: return static_cast<T>(a + b);
-    case Pointwise::sub: return static_cast<T>(a - b);
-    case Pointwise::mul: return static_cast<T>(a * b);
-    case Pointwise::div: return minus_one ? static_cast<T>(0 - a) : x == 0 ? T{0} : v / x;
-    case Pointwise::pow: {
-      if (negative(x)) return v == 1 ? T{1} : a == ~U{0} ? (b % 2 == 0 ? T{1} : v) : T{0};
-      U result = 1, base = a;
-      for (U exponent = b; exponent != 0; exponent >>= 1) {
-        if (exponent & 1u) result *= base;
-        base *= base;
-      }
-      return static_cast<T>(result);
-    }
-    case Pointwise::min: return v < x ? v : x;
-    case Pointwise::max: return v > x ? v : x;
-    case Pointwise::mod: {
-      const T rest = x == 0 || minus_one ? T{0} : v % x;
-      return rest != 0 && negative(rest) != negative(x) ? rest + x : rest;
-    }
-    case Pointwise::fmod: return x == 0 || minus_one ? T{0} : v % x;
-    case Pointwise::prelu: return negative(v) ? static_cast<T>(a * b) : v;
-    case Pointwise::thresholded_relu: return v > x ? v : T{0};
-    case Pointwise::equal: return v == x;
-    case Pointwise::less: return v < x;
-    case Pointwise::less_equal: return v <= x;
-    case Pointwise::greater: return v > x;
-    case Pointwise::greater_equal: return v >= x;
-    case Pointwise::logical_and: return v != 0 && x != 0;
-    case Pointwise::logical_or: return v != 0 || x != 0;
-    case Pointwise::logical_xor: return (v != 0) != (x != 0);
-    case Pointwise::bit_and: return v & x;
-    case Pointwise::bit_or: return v | x;
-    case Pointwise::bit_xor: return v ^ x;
-    case Pointwise::shift_left: return b < 64 ? static_cast<T>(a << b) : T{0};
-    case Pointwise::shift_right: return b < 64 ? static_cast<T>(v >> b) : T{0};
-    case Pointwise::clip: {
-      const T above = v < x ? x : v;
-      return above > y ? y : above;
-    }
-    case Pointwise::where: return v != 0 ? x : y;
     default: return v;
   }
 }

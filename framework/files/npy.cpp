@@ -1,7 +1,6 @@
 #include "lamina/files/npy.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string_view>
 #include <utility>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lamina/base/error.h"
 #include "lamina/base/text_table.h"
 #include "lamina/graph/graph.h"
 #include "lamina/graph/resolve.h"

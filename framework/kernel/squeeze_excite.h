@@ -13,10 +13,12 @@ struct SqueezeExciteProblem {
   static constexpr std::string_view what = "squeeze and excitation";
   static constexpr bool of_convolutions = true;
   ConvProblem squeeze = {}, excite = {};  ///< of images of one pixel: the means to fewer values, those to the factors
-  /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image.
+  /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image:
+  /// of codes in f32, as EightBitWeights::product says.
   bool multiplies = true;
-  std::optional<NormProblem> norm = {};                 ///< in place of the two
-  Quantization means = {}, between = {}, factors = {};  ///< of an image of codes, all of one type: how those are stored
+  std::optional<NormProblem> norm = {};  ///< in place of the two
+  /// Of an image of codes, all of one type: how those, and the product, are stored.
+  Quantization means = {}, between = {}, factors = {}, product = {};
 
   double flops() const { return squeeze.geometry.flops() + excite.geometry.flops(); }
 };

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "lamina/base/names.h"
 #include "lamina/onnx/flattener.h"

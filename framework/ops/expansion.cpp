@@ -1,7 +1,6 @@
 #include "lamina/ops/expansion.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "lamina/base/error.h"
 #include "lamina/kernel/rules/move/compose.h"

@@ -14,13 +14,13 @@ namespace lamina::detail {
 namespace {
 
 // What ops do with eight bits, by their names here and in ONNX.
-constexpr std::string_view functions[] = {"Celu",      "Clip",      "Elu",  "Gelu",  "HardSigmoid",
-                                          "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu",
-                                          "Sigmoid",   "Swish",     "Tanh", "relu",  "sigmoid"};
-constexpr std::string_view carriers[] = {"Add", "AveragePool", "Concat", "GlobalAveragePool", "adaptive_avg_pool2d",
-                                         "add", "avg_pool2d",  "concat"};
-constexpr std::string_view same[] = {"Dropout", "Flatten",   "Identity", "MaxPool", "Reshape",
-                                     "Squeeze", "Unsqueeze", "dropout",  "flatten", "max_pool2d"};
+constexpr std::string_view ends[] = {"Clip", "PRelu", "Relu", "relu"};
+constexpr std::string_view carriers[] = {
+    "Add",         "AveragePool",         "Celu",      "Concat",     "Elu",    "Gelu",    "GlobalAveragePool",
+    "HardSigmoid", "HardSwish",           "LeakyRelu", "Mish",       "Mul",    "Sigmoid", "Swish",
+    "Tanh",        "adaptive_avg_pool2d", "add",       "avg_pool2d", "concat", "sigmoid"};
+constexpr std::string_view same[] = {"Dropout", "Flatten",   "Identity",  "MaxPool", "Reshape", "Slice",
+                                     "Squeeze", "Transpose", "Unsqueeze", "dropout", "flatten", "max_pool2d"};
 constexpr std::string_view quantised_ops[] = {"ConvInteger",   "DequantizeLinear", "DynamicQuantizeLinear",
                                               "MatMulInteger", "QLinearConv",      "QLinearMatMul",
                                               "QuantizeLinear"};
@@ -34,11 +34,14 @@ bool flag(const Module& module, std::string_view name) {
   return AttributeReader(attributes).boolean(name, false);
 }
 
-/// The value of a node that is a constant of f32; undefined of others.
+/// The value of a node that is a constant of f32; undefined of others. PyTorch writes equal ones once, and an Identity
+/// for each other.
 Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place) {
-  if (place >= node.inputs.size() || node.inputs[place] < 0) return {};
-  const auto* found =
-      dynamic_cast<const Constant*>(graph.nodes()[static_cast<std::size_t>(node.inputs[place])].module.get());
+  int at = place < node.inputs.size() ? node.inputs[place] : -1;
+  const auto module = [&] { return graph.nodes()[static_cast<std::size_t>(at)].module.get(); };
+  while (at >= 0 && module() != nullptr && module()->op() == "Identity")
+    at = graph.nodes()[static_cast<std::size_t>(at)].inputs[0];
+  const auto* found = at < 0 ? nullptr : dynamic_cast<const Constant*>(module());
   return found == nullptr || found->value().dtype() != DType::f32 ? Tensor() : found->value();
 }
 
@@ -112,17 +115,39 @@ std::optional<BatchNorm2d::Coefficients> norm_of(const Graph& graph, const Graph
   return norm.coefficients();
 }
 
-bool fold_norm(Product& product, const BatchNorm2d::Coefficients& norm) {
-  if (product.kind != Product::Kind::conv || norm.scale.size() != product.out()) return false;
+/// What scales and shifts the channels of a product and nobody else reads is in its weights then.
+void fold(Product& product, std::span<const double> scale, std::span<const double> shift) {
   Tensor weight = product.weight.clone(), bias({static_cast<std::int64_t>(product.out())});
   const std::size_t row = product.in() * product.taps();
   for (std::size_t c = 0; c < product.out(); ++c) {
-    for (float& w : weight.values<float>().subspan(c * row, row))
-      w = static_cast<float>(static_cast<double>(w) * norm.scale[c]);
+    const double by = scale[scale.size() == 1 ? 0 : c], more = shift.empty() ? 0 : shift[c];
+    for (float& w : weight.values<float>().subspan(c * row, row)) w = static_cast<float>(static_cast<double>(w) * by);
     const double old = product.bias.defined() ? static_cast<double>(product.bias.values<float>()[c]) : 0;
-    bias.values<float>()[c] = static_cast<float>(old * norm.scale[c] + norm.shift[c]);
+    bias.values<float>()[c] = static_cast<float>(old * by + more);
   }
-  product.weight = weight, product.bias = bias;
+  product.weight = weight;
+  if (product.bias.defined() || !shift.empty()) product.bias = bias;
+}
+
+bool fold_norm(Product& product, const Graph& graph, const Graph::Node& node) {
+  const auto norm = product.kind == Product::Kind::conv ? norm_of(graph, node) : std::nullopt;
+  if (!norm || norm->scale.size() != product.out()) return false;
+  fold(product, norm->scale, norm->shift);
+  return true;
+}
+
+/// Of a Mul by numbers for each channel, or by one.
+bool fold_factors(Product& product, const Graph& graph, const Graph::Node& node) {
+  if (node.module->op() != "Mul") return false;
+  const Tensor first = constant(graph, node, 0), factors = first.defined() ? first : constant(graph, node, 1);
+  const int behind = product.kind == Product::Kind::conv ? static_cast<int>(product.weight.shape().rank()) - 2 : 0;
+  if (!factors.defined()) return false;
+  const Shape& shape = factors.shape();
+  const bool of_channels = static_cast<int>(shape.rank()) > behind && shape[-1 - behind] == factors.numel() &&
+                           static_cast<std::size_t>(factors.numel()) == product.out();
+  if (factors.numel() != 1 && !of_channels) return false;
+  const auto values = factors.values<float>();
+  fold(product, std::vector<double>(values.begin(), values.end()), {});
   return true;
 }
 
@@ -130,7 +155,7 @@ Role role_of(const Graph& graph, const Graph::Node& node) {
   const auto is_one_of = [&](const auto& names) {
     return std::ranges::find(names, node.module->op()) != std::end(names);
   };
-  if (is_one_of(functions)) return Role::function;
+  if (is_one_of(ends)) return Role::end;
   if (is_one_of(same)) return Role::same;
   if (!is_one_of(carriers)) return Role::other;
   // What is added as a constant is a bias.
@@ -138,7 +163,7 @@ Role role_of(const Graph& graph, const Graph::Node& node) {
     const Module* const module = input < 0 ? nullptr : graph.nodes()[static_cast<std::size_t>(input)].module.get();
     return input < 0 || (module != nullptr && module->op() == "Constant");
   });
-  return fixed ? Role::function : Role::carrier;
+  return fixed && node.module->op() != "Mul" ? Role::end : Role::carrier;
 }
 
 }  // namespace
@@ -161,10 +186,12 @@ void Draft::add(const Graph& graph, std::size_t i, std::vector<int>& place, cons
   if (node.module != nullptr) {
     if (std::ranges::find(quantised_ops, node.module->op()) != std::end(quantised_ops))
       fail("the model is quantised already: ", node.name, " is a ", node.module->op());
-    if (const auto norm = norm_of(graph, node)) {
-      const auto before = static_cast<std::size_t>(node.inputs[0]);
+    for (const int input : node.inputs) {
+      if (input < 0) continue;
+      const auto before = static_cast<std::size_t>(input);
       Item* const product = place[before] < 0 ? nullptr : &at(place[before]);
-      if (product != nullptr && product->product && uses[before] == 1 && fold_norm(*product->product, *norm)) {
+      if (product != nullptr && product->product && uses[before] == 1 &&
+          (fold_norm(*product->product, graph, node) || fold_factors(*product->product, graph, node))) {
         if (uses[i] > 1) product->name = node.name;  // by which others may ask for it
         place[i] = place[before];
         return;
@@ -179,24 +206,30 @@ void Draft::add(const Graph& graph, std::size_t i, std::vector<int>& place, cons
   items.push_back(std::move(item));
 }
 
+std::vector<int> Draft::operands(const Item& item) const {
+  std::vector<int> result;
+  std::ranges::copy_if(item.inputs, std::back_inserter(result), [&](int i) { return i >= 0 && !at(i).is_constant(); });
+  if (item.role != Role::carrier) result.resize(std::min<std::size_t>(result.size(), 1));
+  return result;
+}
+
 std::vector<bool> Draft::stored(const std::vector<bool>& products) const {
   std::vector<bool> wanted(items.size(), false), result(items.size(), false), comes(products);  // from such products
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Item& item = items[i];
     if (item.product || item.role == Role::other) continue;
-    const std::size_t count = item.role == Role::carrier ? item.inputs.size() : 1;
-    comes[i] = std::ranges::all_of(std::span(item.inputs).first(count),
-                                   [&](int input) { return comes[static_cast<std::size_t>(input)]; });
+    const std::vector<int> from = operands(item);
+    comes[i] =
+        !from.empty() && std::ranges::all_of(from, [&](int input) { return comes[static_cast<std::size_t>(input)]; });
   }
   for (std::size_t i = items.size(); i-- > 0;) {
     const Item& item = items[i];
     const bool reads =
         item.product ? products[i] : wanted[i] && comes[i] && (item.role == Role::carrier || item.role == Role::same);
-    const bool passes = wanted[i] && item.role == Role::function;
+    const bool passes = wanted[i] && item.role == Role::end;
     if (!reads && !passes) continue;
-    const std::size_t count = item.role == Role::carrier ? item.inputs.size() : 1;
-    for (std::size_t k = 0; k < count; ++k) {
-      const auto input = static_cast<std::size_t>(item.inputs[k]);
+    for (const int k : operands(item)) {
+      const auto input = static_cast<std::size_t>(k);
       wanted[input] = true;
       if (reads) result[input] = true;
     }

@@ -29,9 +29,9 @@ struct Product {
 /// What an operation does with values in eight bits.
 enum class Role {
   other,
-  function,  ///< it becomes part of the product before it: what is quantised is its result
-  carrier,   ///< it reads and writes them
-  same,      ///< it passes them on: operand and result have one scale
+  end,      ///< it becomes part of the product before it: what is quantised is its result
+  carrier,  ///< it reads and writes them
+  same,     ///< it passes them on: operand and result have one scale
 };
 
 struct Item {
@@ -63,6 +63,8 @@ class Draft {
 
   /// Which values these products, and what carries values to them, read in eight bits.
   std::vector<bool> stored(const std::vector<bool>& products) const;
+  /// The values that it reads and that are not known: of what carries no values to products the first.
+  std::vector<int> operands(const Item& item) const;
   /// The value whose scale this one has.
   int origin(int item) const;
   /// The items that read each.

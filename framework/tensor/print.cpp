@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "lamina/tensor/tensor.h"
 #include "lamina/tensor/visit.h"

@@ -1,6 +1,8 @@
 // A block of a mobile network in eight bits: what kernels do with codes besides multiplying has the bits of one step
 // after the other.
 
+#include <cmath>
+
 #include "compile/eight_bits.h"
 #include "support/devices.h"
 #include "support/run_problem.h"
@@ -13,10 +15,10 @@ struct Block {
   int seed = 10;
 
   /// Of weights drawn for the sums of so many codes.
-  Value conv(Value x, int in, int out, std::int64_t k, std::int64_t stride, std::int64_t groups) {
+  Value conv(Value x, int in, int out, std::int64_t k, std::int64_t stride, std::int64_t groups, float gain = 1) {
     const int of_group = in / static_cast<int>(groups);
     const Tensor weights = random_codes({out, of_group, k, k}, DType::i8, static_cast<unsigned>(++seed));
-    const float scale = 0.4f / (static_cast<float>(of_group) * static_cast<float>(k));
+    const float scale = gain * 0.4f / (static_cast<float>(of_group) * static_cast<float>(k));
     const std::int64_t p = k / 2;
     return build.op("Conv", {x, build.dequantize(build.constant(weights), scale / 30, 0, DType::i8)},
                     {{"strides", std::vector<std::int64_t>{stride, stride}},
@@ -112,6 +114,85 @@ TEST(EightBitsOfAFront, AreThoseOfTheCpusPlainLoops) {
   }
 }
 
+/// Squeeze and excitation before a layer to few filters and a sum, and before one to many.
+Block gates_block(int channels, std::int64_t height, std::int64_t width, int filters) {
+  Block b;
+  const auto pixelwise = [&](Value x, int in, int out, float gain, float scale) {
+    const auto all = static_cast<float>(in);
+    return b.code(b.conv(x, in, out, 1, 1, 1, gain * std::sqrt(all)), scale, 126);
+  };
+  const auto silu = [&](Value x, float scale, std::int64_t zero) {
+    return b.code(b.build.op("Mul", {x, b.code(b.build.op("Sigmoid", {x}), 0.0039f, 0)}), scale, zero);
+  };
+  const auto gated = [&](Value x, int of, int between) {
+    const Value means = b.code(b.build.op("GlobalAveragePool", {x}), 0.006f, 40);
+    const Value few = silu(pixelwise(means, of, between, 2, 0.01f), 0.007f, 30);
+    const Value factors = b.code(b.build.op("Sigmoid", {pixelwise(few, between, of, 4, 0.02f)}), 0.0039f, 0);
+    return b.code(b.build.op("Mul", {factors, x}), 0.01117f, 19);
+  };
+  const Value input = b.code(b.build.graph.input("x", {batch, channels, height, width}), 0.02f, 117);
+  Value x = silu(b.code(b.conv(input, channels, channels, 3, 1, channels), 0.02f, 120), 0.016f, 20);
+  x = pixelwise(gated(x, channels, channels / 4), channels, filters, 1, 0.01f);
+  x = silu(b.code(b.build.op("Add", {x, pixelwise(input, channels, filters, 1, 0.03f)}), 0.03f, 123), 0.022f, 12);
+  x = pixelwise(gated(x, filters, 4), filters, 352, 1, 0.01f);
+  b.build.graph.output(b.build.quantize(x, 0.01f, 126, DType::u8));
+  return b;
+}
+
+TEST(EightBitsOfGates, AreThoseOfTheParts) {
+  struct Case {
+    int channels;
+    std::int64_t height, width;
+    int filters;
+    std::int64_t images;
+  };
+  for (const Case& c : {Case{96, 14, 13, 24, 3}, {72, 7, 7, 40, 1}, {8, 3, 2, 16, 5}, {672, 5, 6, 112, 9}}) {
+    const Block b = gates_block(c.channels, c.height, c.width, c.filters);
+    const Tensor x = draw_floats({c.images, c.channels, c.height, c.width}, 5);
+    const auto expected =
+        whole(b.build.graph.compile({.batch = c.images, .algorithm = "int8_direct", .fuse = false}).run(x));
+    EXPECT_GT(std::ranges::count_if(expected, [](std::int64_t code) { return code > 0 && code < 255; }),
+              static_cast<std::int64_t>(expected.size()) / 4);
+    for (const Device device : devices_here()) {
+      for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+        Plan plan = b.build.graph.compile({.device = device, .batch = c.images, .precision = precision});
+        EXPECT_EQ(whole(plan.run(x).to(Device::cpu())), expected) << device << '\n' << plan.summary();
+      }
+    }
+  }
+}
+
+/// A basic block with groups in its second half: windows over several channels, the last of which ends in a sum.
+Block windows_block() {
+  Block b;
+  Value x = b.code(b.build.graph.input("x", {batch, 36, 19, 17}), 0.02f, 117);
+  const Value shortcut = x = b.code(b.conv(x, 36, 48, 3, 2, 1), 0.03f, 131);
+  x = b.code(b.build.op("Relu", {b.conv(x, 48, 48, 3, 1, 1)}), 0.02f, 0);
+  x = b.code(b.conv(x, 48, 48, 3, 1, 2), 0.04f, 126);
+  x = b.build.op("Relu", {b.build.op("Add", {x, shortcut})});
+  b.build.graph.output(b.build.quantize(x, 0.023f, 0, DType::u8));
+  return b;
+}
+
+/// Of a GPU also as if it were older.
+TEST(EightBitsOfWindows, AreThoseOfTheCpusPlainLoops) {
+  const Block b = windows_block();
+  const Tensor x = draw_floats({3, 36, 19, 17}, 5);
+  const auto expected = whole(b.build.graph.compile({.batch = 3, .algorithm = "int8_direct"}).run(x));
+  EXPECT_GT(std::ranges::count_if(expected, [](std::int64_t code) { return code > 0 && code < 255; }), 2000);
+  for (const Device device : devices_here()) {
+    for (const int architecture : {0, 80, 75}) {
+      CompileOptions options = {.device = device, .batch = 3};
+      if (architecture > 0) {
+        if (device.is_cpu() || describe(device).architecture <= architecture) continue;
+        options.description = detail::limited_to(architecture, describe(device));
+      }
+      Plan plan = b.build.graph.compile(options);
+      EXPECT_EQ(whole(plan.run(x).to(Device::cpu())), expected) << device << '\n' << plan.summary();
+    }
+  }
+}
+
 /// Whether or not it is here.
 TEST(EightBitsOfAFront, AreOneStepOnAGpu) {
   if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
@@ -125,6 +206,38 @@ TEST(EightBitsOfAFront, AreOneStepOnAGpu) {
       EXPECT_EQ(plan.find(" pooled ") != std::string::npos, pools) << plan;
       EXPECT_EQ(plan.find("windows of all channels") == std::string::npos, pools) << plan;
     }
+  }
+}
+
+TEST(EightBitsOfWindows, AreTensorCoresOnAGpu) {
+  if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
+  for (const DeviceDescription& device : {h200(), a100()}) {
+    const std::string plan =
+        windows_block().build.graph.plan_summary({.device = Device::cuda(), .batch = 64, .description = device});
+    int found = 0;
+    for (std::size_t at = plan.find("int8_mma"); at != std::string::npos; at = plan.find("int8_mma", at + 1)) ++found;
+    EXPECT_EQ(found, device.wgmma ? 1 : 3) << plan;
+    EXPECT_EQ(plan.find("int8_direct"), std::string::npos) << plan;
+    EXPECT_EQ(plan.find("elementwise"), plan.rfind("elementwise")) << plan;  // sums are in the ends
+  }
+}
+
+/// Whether or not it is here.
+TEST(EightBitsOfGates, AreFactorsWhereALayerMultiplies) {
+  if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
+  for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+    const std::string plan =
+        gates_block(96, 14, 14, 24)
+            .build.graph.plan_summary(
+                {.device = Device::cuda(), .batch = 32, .precision = precision, .description = h200()});
+    const auto times = [&](std::string_view what) {
+      int count = 0;
+      for (std::size_t at = plan.find(what); at != std::string::npos; at = plan.find(what, at + 1)) ++count;
+      return count;
+    };
+    EXPECT_EQ(times("cluster of 8 blocks"), 2) << plan;
+    EXPECT_EQ(times("factors alone"), 1) << plan;
+    EXPECT_EQ(times("narrow (mma.sync): codes, scaled"), 1) << plan;
   }
 }
 
@@ -187,9 +300,34 @@ TEST(EightBitsOfRows, AreNotMovedOnAGpu) {
   for (const char* const none : {"table of 256", "copies", "f16 ", "implicit_gemm"}) {
     EXPECT_EQ(plan.find(none), std::string::npos) << none << '\n' << plan;
   }
-  const std::size_t first = plan.find("rounded again");
-  EXPECT_NE(first, std::string::npos) << plan;
-  EXPECT_NE(plan.find("rounded again", first + 1), std::string::npos) << plan;
+  EXPECT_NE(plan.find("rounded again"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("rounded twice again, with a sum"), std::string::npos) << plan;
+  EXPECT_EQ(plan.find("elementwise"), plan.rfind("elementwise")) << plan;  // the input's codes
+}
+
+/// A head whose codes nobody reads as such, of an even number of features and an odd one.
+TEST(EightBitsOfAHead, AreWrittenAsWhatTheyStandFor) {
+  for (const int features : {96, 81}) {
+    Block b;
+    Value x = b.code(b.build.graph.input("x", {batch, features}), 0.02f, 117);
+    const Tensor weights = random_codes({features, 37}, DType::i8, 3);
+    x = b.build.op("MatMul", {x, b.build.dequantize(b.build.constant(weights), 0.0007f, 0, DType::i8)});
+    b.build.graph.output(b.code(x, 0.04f, 121));
+    const Tensor input = draw_floats({5, features}, 5);
+    const Tensor expected =
+        b.build.graph.compile({.batch = 5, .algorithm = "int8_direct", .fuse = false}).run(input).clone();
+    for (const Device device : devices_here()) {
+      Plan plan = b.build.graph.compile({.device = device, .batch = 5});
+      const Tensor found = plan.run(input).to(Device::cpu());
+      EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0) << device << '\n' << plan.summary();
+      EXPECT_EQ(plan.summary().find("elementwise"), plan.summary().rfind("elementwise")) << plan.summary();
+    }
+    if (kernels<ConvProblem>(DeviceType::cuda).empty() || features % 16 != 0) continue;
+    const std::string plan = b.build.graph.plan_summary(
+        {.device = Device::cuda(), .batch = 5, .precision = Precision::fp16, .description = h200()});
+    EXPECT_NE(plan.find("int8_rows"), std::string::npos) << plan;
+    EXPECT_EQ(plan.find("elementwise"), plan.rfind("elementwise")) << plan;
+  }
 }
 
 /// Norms keep bounds, not bits: the code beside is right too.

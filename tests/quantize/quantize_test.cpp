@@ -132,6 +132,51 @@ TEST(Quantize, MultipliesInEightBitsAndIsReadBackFromItsFile) {
   EXPECT_GE(count, 4u) << plan;
 }
 
+/// A convolution times a factor for each channel, x times its sigmoid, squeeze and excitation, a channel shuffle.
+Model gated_network() {
+  Model model;
+  Graph& g = model.graph;
+  const auto op = [&](const char* name, const char* of, Attributes attributes, std::vector<Value> inputs) {
+    return g.add(name, std::make_shared<Op>(of, std::move(attributes)), inputs);
+  };
+  const auto constant = [&](const char* name, Tensor value) {
+    return g.add(name, std::make_shared<Constant>(std::move(value)), {});
+  };
+  const Value x = g.input("x", {1, 3, 12, 12});
+  Value y = g.add("first", conv({.in = 3, .out = 32, .kernel = 3, .padding = 1}, 1), x);
+  const Value factors = constant("factors", drawn({32, 1, 1}, 11));
+  y = op("scaled", "Mul", {}, {factors, y});
+  const Value sigmoid = op("sigmoid", "Sigmoid", {}, {y}), silu = op("silu", "Mul", {}, {y, sigmoid});
+  y = op("mean", "GlobalAveragePool", {}, {silu});
+  y = op("relu", "Relu", {}, {g.add("less", conv({.in = 32, .out = 8}, 3), y)});
+  y = op("gate", "HardSigmoid", {}, {g.add("more", conv({.in = 8, .out = 32}, 5), y)});
+  y = op("gated", "Mul", {}, {silu, y});
+  const auto shape = [](std::vector<std::int64_t> values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    return Tensor::from(std::move(values), {count});
+  };
+  y = op("groups", "Reshape", {}, {y, constant("by_groups", shape({1, 2, 16, 12, 12}))});
+  y = op("turned", "Transpose", {{"perm", std::vector<std::int64_t>{0, 2, 1, 3, 4}}}, {y});
+  y = op("shuffled", "Reshape", {}, {y, constant("as_before", shape({1, 32, 12, 12}))});
+  const Value bias = constant("bias", drawn({16}, 8)), shared = op("shared", "Identity", {}, {bias});
+  g.output(op("last", "Conv", {}, {y, constant("weight", drawn({16, 32, 1, 1}, 7, 0.2f)), shared}));
+  return model;
+}
+
+TEST(Quantize, GatesFunctionsAndShufflesAreOfCodes) {
+  const Model model = gated_network();
+  const Graph drafted = detail::Draft(model.graph).graph();
+  EXPECT_LT(distance(drafted, model.graph, samples(1)[0]), 1e-6);
+  EXPECT_EQ(drafted.find("first"), nullptr);  // the factors are in its weights, and it has their name
+  const Quantized quantized = quantize(model, samples(12));
+  EXPECT_LT(quantized.error, 0.05);
+  for (const char* name : {"scaled", "sigmoid", "silu", "mean", "relu", "more", "gate", "gated", "shuffled"})
+    EXPECT_NE(quantized.model.graph.find(std::string(name) + "_quantized"), nullptr) << name;
+  EXPECT_EQ(quantized.model.graph.find("less_quantized"), nullptr);  // the ReLU's codes are its own
+  const std::string plan = quantized.model.graph.plan_summary();
+  EXPECT_GE(plan.find("f32"), plan.find("last")) << plan;
+}
+
 TEST(Quantize, ChannelsOfDifferentSizesAreBroughtToOne) {
   const Model model = network(1000);
   detail::Draft draft(model.graph);

@@ -1,6 +1,6 @@
 // What is done to a convolution's codes by the convolution itself: its kernel makes those of its operand, rounds its
-// sums to its own codes, and then adds what they stand for to others and rounds again, looks up what a table has for
-// them, or finds the largest of a window. The bits are those of the operations by themselves.
+// sums to its own codes, and then gives what they stand for, adds that to others and rounds again, looks up what a
+// table has for them, or finds the largest of a window. The bits are those of the operations by themselves.
 
 #include <algorithm>
 #include <map>
@@ -82,7 +82,11 @@ class CodeEnds : Dataflow {
   void join_one(Operation& op) {
     round_operand(op), pool(op);
     const auto after = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
-    if (!after || after->compute != DType::f32 || !is_coded(op.output)) return;
+    if (!after || after->compute != DType::f32) return;
+    if (!is_coded(op.output)) {
+      if (after->chain == PointwiseChain{{Pointwise::identity}}) read<ConvProblem>(op) || read<LinearProblem>(op);
+      return;
+    }
     if (op.inputs.size() == 1 && (look_up<ConvProblem>(op, *after) || look_up<LinearProblem>(op, *after))) return;
     if (op.inputs.size() != 2) return;
     const bool first = program_.value(op.inputs[0]).constant.defined();
@@ -91,15 +95,10 @@ class CodeEnds : Dataflow {
       take_known<ConvProblem>(op, *after, place, 2) || take_known<LinearProblem>(op, *after, place, 0);
       return;
     }
-    // With the later of the convolutions that compute its operands: the earlier ones are done by then.
-    const int later = producer(op.inputs[0]) > producer(op.inputs[1]) ? 0 : 1;
-    for (const int place : {later, 1 - later}) {
-      const int other = op.inputs[index(1 - place)];
-      auto problem = product_of<ConvProblem>(op.inputs[index(place)]);
-      if (!problem || !problem->epilogue.chain.empty()) continue;
-      problem->epilogue.chain = after->chain;
-      Operation& conv = operation(producer(op.inputs[index(place)]));
-      if (join(op, {conv.inputs[0], other}, *std::move(problem), {&conv})) return;
+    // With the later of the products that compute its operands: the earlier ones are done by then.
+    const std::size_t later = producer(op.inputs[0]) > producer(op.inputs[1]) ? 0 : 1;
+    for (const std::size_t place : {later, 1 - later}) {
+      if (take_other<ConvProblem>(op, *after, place) || take_other<LinearProblem>(op, *after, place)) return;
     }
   }
 
@@ -126,19 +125,20 @@ class CodeEnds : Dataflow {
   }
 
   template <class Problem>
+  bool read(Operation& op) {
+    auto problem = product_of<Problem>(op.inputs[0]);
+    if (!problem || !problem->epilogue.chain.empty()) return false;
+    Operation& product = operation(producer(op.inputs[0]));
+    return join(op, product.inputs, *std::move(problem), {&product});
+  }
+
+  template <class Problem>
   bool look_up(Operation& op, const PointwiseProblem& after) {
     auto problem = product_of<Problem>(op.inputs[0]);
     const View from = view(op.inputs[0]), to = view(op.output);
     const Preparation p = {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}};
     if (!problem || (after.table == nullptr && !is_code_table(after, p))) return false;
     problem->eight.table = after.table ? after.table : std::make_shared<const CodeTable>(code_table(after, p));
-    if (!problem->epilogue.chain.empty()) {  // which codes the table is of
-      const double low = from.format.dtype == DType::u8 ? 0 : -128;
-      problem->epilogue.chain.push_back({.function = Pointwise::quantize,
-                                         .a = static_cast<double>(from.quantization.scale),
-                                         .b = static_cast<double>(from.quantization.zero_point)});
-      problem->epilogue.chain.push_back({.function = Pointwise::clip, .a = low, .b = low + 255});
-    }
     Operation& product = operation(producer(op.inputs[0]));
     return join(op, product.inputs, *std::move(problem), {&product});
   }
@@ -146,19 +146,31 @@ class CodeEnds : Dataflow {
   /// With known numbers for each channel, the last extent but `trailing` others.
   template <class Problem>
   bool take_known(Operation& op, const PointwiseProblem& after, std::size_t place, int trailing) {
-    auto problem = product_of<Problem>(op.inputs[place]);
-    const int numbers = op.inputs[1 - place];
-    const Tensor& known = program_.value(numbers).constant;
+    const Tensor& known = program_.value(op.inputs[1 - place]).constant;
     const std::int64_t channels = shape(op.output)[-1 - trailing];
     const bool of_channels = known.numel() == channels && static_cast<int>(known.shape().rank()) > trailing &&
                              known.shape()[-1 - trailing] == channels && known.dtype() == DType::f32;
-    if (!problem || !problem->epilogue.chain.empty() || !of_channels || after.chain.size() != 1) return false;
-    problem->epilogue.chain = after.chain;
-    Operation& product = operation(producer(op.inputs[place]));
-    return join(op, {product.inputs[0], numbers}, *std::move(problem), {&product});
+    return of_channels && after.chain.size() == 1 && take_other<Problem>(op, after, place);
   }
 
-  /// What gives a value that nobody else reads, with nothing behind its codes but known numbers.
+  /// With the operation's other operand, known or codes, behind what is done to the product's codes already.
+  template <class Problem>
+  bool take_other(Operation& op, const PointwiseProblem& after, std::size_t place) {
+    const int other = op.inputs[1 - place];
+    const bool alike = is_coded(other) && shape(other) == shape(op.output);
+    auto problem = product_of<Problem>(op.inputs[place]);
+    if (!problem || !(alike || program_.value(other).constant.defined())) return false;
+    Operation& product = operation(producer(op.inputs[place]));
+    std::vector<int> inputs = product.inputs;
+    inputs.push_back(other);
+    for (PointwiseStep step : after.chain) {
+      if (step.operand == 1) step.operand = static_cast<int>(inputs.size()) - 1;
+      problem->epilogue.chain.push_back(step);
+    }
+    return join(op, std::move(inputs), *std::move(problem), {&product});
+  }
+
+  /// What gives a value that nobody else reads, with nothing behind its codes but known numbers. More is to follow.
   template <class Problem>
   std::optional<Problem> product_of(int value) const {
     if (!is_coded(value) || readers(value).size() != 1 || producer(value) == none) return {};
@@ -166,8 +178,10 @@ class CodeEnds : Dataflow {
     auto problem = problem_of<Problem>(product);
     if (!problem || !problem->eight.defined() || problem->eight.table || problem->epilogue.pool) return {};
     if (problem->eight.codes.defined()) {
-      const bool known = product.inputs.size() == 2 && program_.value(product.inputs[1]).constant.defined();
-      return known ? problem : std::nullopt;
+      const bool known = product.inputs.size() > 1 && program_.value(product.inputs.back()).constant.defined();
+      if (!known) return {};
+      problem->eight.between.emplace_back(program_.value(value).quantization, program_.value(value).format.dtype);
+      return problem;
     }
     if (product.inputs.size() != 1 || !problem->epilogue.chain.empty()) return {};
     problem->eight.codes = program_.value(value).quantization;

@@ -1,7 +1,7 @@
 // Squeeze and excitation: the means of an image's channels, two layers of them, and the image times what comes, become
-// one operation where a kernel does all of it. Where a convolution multiplies the image as it reads it, the operation
-// gives the factors alone; so does that of a global response norm, the roots of the channels' squares and a norm of
-// them.
+// one operation where a kernel does all of it. Where a convolution multiplies the image as it reads it, as one of codes
+// is made to here, the operation gives the factors alone; so does that of a global response norm, the roots of the
+// channels' squares and a norm of them.
 
 #include <algorithm>
 
@@ -94,8 +94,34 @@ class Gates : Dataflow {
 
   bool join_product(Operation& op, std::size_t factors) {
     const int image = op.inputs[1 - factors];
-    const auto gate = gate_of(image, op.inputs[factors]);
-    return gate && shape(image) == shape(op.output) && join(op, {image}, gate->problem, gate->parts);
+    auto gate = gate_of(image, op.inputs[factors]);
+    if (!gate || shape(image) != shape(op.output)) return false;
+    return join_reader(op, image, *gate) || join(op, {image}, gate->problem, gate->parts);
+  }
+
+  /// A product of codes that only a convolution reads is not written: its value becomes the factors.
+  bool join_reader(Operation& op, int image, const Gate& gate) {
+    const bool one = is_coded(op.output) && readers(op.output).size() == 1 && !is_output(op.output);
+    Operation* const conv = one ? &operation(*readers(op.output).begin()) : nullptr;
+    auto reads = conv == nullptr || conv->view ? std::nullopt : problem_of<ConvProblem>(*conv);
+    if (!reads || !reads->eight.defined() || reads->scaled || conv->inputs[0] != op.output) return false;
+    Program::Value& value = program_.value(op.output);
+    const Program::Value product = value;
+    if (product.format.dtype != program_.value(image).format.dtype) return false;
+    value.shape = {product.shape[0], product.shape[1], 1, 1}, value.format = {}, value.quantization = {};
+    reads->scaled = true, reads->eight.product = product.quantization;
+    for (PointwiseStep& step : reads->epilogue.chain) step.operand += step.operand > 0;
+    Operation longer = *conv;
+    longer.inputs[0] = image, longer.inputs.insert(longer.inputs.begin() + 1, op.output);
+    longer.module = std::make_shared<Fixed<ConvProblem>>(*std::move(reads), shape(conv->output), DType::f32);
+    SqueezeExciteProblem factors = gate.problem;
+    factors.multiplies = false, factors.product = product.quantization;
+    if (runs(longer) && join(op, {image}, std::move(factors), gate.parts)) {
+      replace(*conv, std::move(longer));
+      return true;
+    }
+    value = product;
+    return false;
   }
 
   void join_factors(const Operation& conv) {

@@ -9,7 +9,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "lamina/base/error.h"
 #include "lamina/tensor/visit.h"
 #include "lamina/tensor/words.h"
 

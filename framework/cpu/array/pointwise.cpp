@@ -1,4 +1,4 @@
-// What each function computes: of floats. pointwise_whole.cpp has those of whole numbers.
+// What each function computes: of floats. kernel/rules/whole_function.h has those of whole numbers.
 //
 // Loops over blocks, one for each function, which the compiler vectorises: conditions are selections between two values
 // that are both computed. Comparisons are written so that NaN stays.

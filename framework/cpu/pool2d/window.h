@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "lamina/base/math.h"
-#include "lamina/kernel/pool_geometry.h"
 
 /// Which pixels along one side of an image a pooling window covers.
 namespace lamina::cpu {

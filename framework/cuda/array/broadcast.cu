@@ -15,6 +15,7 @@
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/pointwise_rules.h"
+#include "lamina/kernel/rules/whole_function.h"
 
 namespace lamina::cuda {
 namespace {
@@ -87,6 +88,11 @@ __device__ __noinline__ Values<T, n> fetch(const Operand* from, const Axes<Shape
     }
   }
   return result;
+}
+
+template <class T>
+__device__ __noinline__ T whole_function(Pointwise function, T v, T x, T y) {
+  return detail::whole_function(function, v, x, y);
 }
 
 template <class T>

@@ -6,8 +6,6 @@
 
 #include "lamina/cuda/array/array.h"
 
-#include <algorithm>
-
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/kernels.h"

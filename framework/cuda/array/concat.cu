@@ -3,7 +3,6 @@
 //
 // Shared memory: none. Preconditions: none.
 
-#include <algorithm>
 #include <limits>
 
 #include "lamina/cuda/array/array.h"

@@ -18,31 +18,41 @@ inline constexpr std::int64_t few_rows = 2048;
 /// Rows of floats, a pack of 16 bytes at a time.
 template <class T>
 struct FloatRows {
-  using Held = Pack<T>;
+  using Stored = Pack<T>;
+  using Held = Stored;
   static constexpr int size = Held::size;
   const T* input;
   T* output;
 
+  __device__ const Held& held(const Stored& stored) const { return stored; }
   __device__ float value(const Held& held, int j) const { return to_f32(held.values[j]); }
-  __device__ Held packed(const float (&values)[size]) const {
-    Held result;
+  __device__ Stored packed(const float (&values)[size]) const {
+    Stored result;
 #pragma unroll
     for (int j = 0; j < size; ++j) result.values[j] = from_f32<T>(values[j]);
     return result;
   }
 };
 
-/// Rows of codes, of which four at a time leave the fewest lanes idle.
+/// Rows of codes, of which four at a time leave the fewest lanes idle. They are read once, not each time that they
+/// count: that takes four instructions.
 struct CodeRows {
-  using Held = Codes<4>;
+  using Stored = Codes<4>;
+  using Held = Pack<float, 4>;
   static constexpr int size = 4;
   const std::uint8_t* input;
   std::uint8_t* output;
   Meaning meaning;
   Results results;
 
-  __device__ float value(const Held& held, int j) const { return meaning(held.values[0], j); }
-  __device__ Held packed(const float (&values)[size]) const {
+  __device__ Held held(const Stored& stored) const {
+    Held result;
+#pragma unroll
+    for (int j = 0; j < size; ++j) result.values[j] = meaning(stored.values[0], j);
+    return result;
+  }
+  __device__ float value(const Held& held, int j) const { return held.values[j]; }
+  __device__ Stored packed(const float (&values)[size]) const {
     return results.divides() ? results.codes<true>(values) : results.codes<false>(values);
   }
 };
@@ -54,7 +64,7 @@ template <class Rows, int packs, bool early>
 __global__ void __launch_bounds__(rows_of_block* warp)
     layer_norm_kernel(const __grid_constant__ Rows all, std::int64_t rows, const __grid_constant__ NormSettings s) {
   constexpr int size = Rows::size;
-  using Held = typename Rows::Held;
+  using Stored = typename Rows::Stored;
   let_successor_start();
   const int lane = static_cast<int>(threadIdx.x) % warp, count = static_cast<int>(s.length) / size;
   const auto four = [&](const float* of_row, int pack, int j) {
@@ -76,11 +86,11 @@ __global__ void __launch_bounds__(rows_of_block* warp)
        row += step) {
     // Behind a branch: ptxas would put the parameters' loads behind a wait that they could not pass otherwise.
     if (early && row < step) wait_for_predecessor();
-    const auto* x = reinterpret_cast<const Held*>(all.input + row * s.length);
-    Held held[packs];
+    const auto* x = reinterpret_cast<const Stored*>(all.input + row * s.length);
+    typename Rows::Held held[packs];
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
-      if (lane + k * warp < count) held[k] = x[lane + k * warp];
+      if (lane + k * warp < count) held[k] = all.held(x[lane + k * warp]);
     }
     const float first = s.centred() ? __shfl_sync(0xffffffffu, all.value(held[0], 0), 0) : 0.0f;
     const auto sum = [&](auto f) {
@@ -97,7 +107,7 @@ __global__ void __launch_bounds__(rows_of_block* warp)
     const float mean = s.centred() ? sum([&](float v) { return v - first; }) / length : 0.0f;
     const float squares = sum([&](float v) { return s.counted(v - first - mean); });
     const float factor = s.factor(squares);
-    auto* y = reinterpret_cast<Held*>(all.output + row * s.length);
+    auto* y = reinterpret_cast<Stored*>(all.output + row * s.length);
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
       const int pack = lane + k * warp;
@@ -128,6 +138,9 @@ void start_layer_norm(const Rows& all, const NormSettings& settings, std::int64_
     rows <= few_rows ? start(layer_norm_kernel<Rows, packs, true>) : start(layer_norm_kernel<Rows, packs, false>);
   };
   constexpr int of_all = 1024 / warp / Rows::size;
+  if constexpr (of_all >= 8) {
+    if (settings.length * 8 <= 1024) return start_either(std::integral_constant<int, of_all / 8>());
+  }
   if (settings.length * 4 <= 1024) return start_either(std::integral_constant<int, of_all / 4>());
   if (settings.length * 2 <= 1024) return start_either(std::integral_constant<int, of_all / 2>());
   start_either(std::integral_constant<int, of_all>());

@@ -23,6 +23,9 @@ using namespace cuda;
 
 constexpr bool codes = true;
 
+/// Plain loops take the place of no kernel that leaves codes and of what reads them.
+bool leaves_codes(const ConvProblem& problem, const Preparation&) { return !problem.eight.codes.defined(); }
+
 constexpr Kernel<ConvProblem> table[] = {
     {"stem", stem::takes, stem::prepare, preference::stem},
     {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
@@ -38,8 +41,9 @@ constexpr Kernel<ConvProblem> table[] = {
     {"direct", ladder::takes, ladder::prepare_direct},
     {"int8_stem", stem::codes::takes, stem::codes::prepare, nullptr, false, false, false, codes},
     {"int8_depthwise", depthwise::takes_codes, depthwise::prepare_codes, nullptr, false, false, false, codes},
+    {"int8_mma", mma::resident::takes_codes, mma::resident::prepare, preference::int8_mma, true, false, false, codes},
     {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr, true, false, false, codes},
-    {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, nullptr, true, false, false, codes}};
+    {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, leaves_codes, true, false, false, codes}};
 
 constexpr Kernel<ConvSumProblem> sums[] = {
     {"channels_last", channels_last::takes_sum, channels_last::prepare_sum, channels_last::pays_sum}};

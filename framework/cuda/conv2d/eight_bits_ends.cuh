@@ -10,13 +10,16 @@
 /// The formulas of docs/inside/precision.md: each operation of f32 rounded once, none made one with another.
 namespace lamina::cuda::eight_bits {
 
-__device__ __forceinline__ float number(const SumsEnd& end, int sum, float factor, float bias) {
-  return clamped(__fadd_rn(__fmul_rn(__int2float_rn(sum), factor), bias), end.low, end.high);
-}
-
 /// Numbers from here on are whole, and to add it to less than 2^22 rounds halves to even: what lies behind its bits is
 /// the result. A multiprocessor does eight such additions in the time of a conversion.
 inline constexpr float whole = 12582912.0f;
+
+__device__ __forceinline__ float number(const SumsEnd& end, int sum, float factor, float bias) {
+  const float q = __fmul_rn(__int2float_rn(sum), factor);
+  if (!end.read) return clamped(__fadd_rn(q, bias), end.low, end.high);
+  const float code = __fsub_rn(__fadd_rn(fminf(fmaxf(q, end.low), end.high), whole), whole);
+  return __fmul_rn(code, end.quantization.scale);
+}
 
 /// clamp(round(q)) + zero in the lowest byte; the others are anything.
 __device__ __forceinline__ std::uint32_t rounded(float q, float low, float high, std::uint32_t zero) {

@@ -33,7 +33,8 @@ bool narrow(const ConvProblem& problem, const Preparation& p) {
   constexpr int few_filters = 32, max_filters = 320;
   constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
   if (p.has_codes() && !p.device.wgmma) return true;
-  if (p.has_codes() && problem.geometry.in_channels % 16 != 0) return products(problem, p) <= max_products;
+  const bool copied = p.has_codes() && !problem.scaled && problem.geometry.in_channels % 16 != 0;
+  if (copied) return products(problem, p) <= max_products;
   const int filters = problem.geometry.out_channels;
   if (filters > max_filters) return false;
   if (problem.scaled) return filters <= few_filters || products(problem, p) <= max_scaled_products;
@@ -64,6 +65,15 @@ bool mma(const ConvProblem& problem, const Preparation& p) {
   if (p.device.wgmma) return !problem.epilogue.reads_operands() && (g.in_channels > few_channels || g.in_pixels() == 1);
   return g.in_channels > few_channels &&
          static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
+}
+
+/// Beside int8_wgmma, of whose 64 filters each multiplies the channels of all their groups, which are to end where 0 is
+/// the zero point, too. Before Hopper there are but plain loops beside it.
+bool int8_mma(const ConvProblem& problem, const Preparation& p) {
+  constexpr int wide = 64;
+  const ConvGeometry& g = problem.geometry;
+  if (!p.device.wgmma) return true;
+  return g.groups > 1 && (g.group_out_channels() < wide || p.input().quantization.zero_point != 0);
 }
 
 /// On Hopper it is for what the faster kernels leave, and what those fuse is not to end here; patches in 16 bits are

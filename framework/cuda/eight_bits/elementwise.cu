@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/eight_bits/codes.cuh"

@@ -46,11 +46,25 @@ struct Rounding {
   }
 };
 
-/// What numbers of `scale` become with others, or times those: codes again, by `rounding`, which does not divide.
+/// How codes times numbers are the product's codes, of the same type (EightBitWeights::product): what `multiplied`
+/// needs.
+struct Multiplier {
+  Reading image = {};
+  std::uint32_t zero = 0;  ///< the product's zero point, 128 more of i8, in both halves
+
+  Multiplier() = default;
+  Multiplier(const View& of, const Quantization& product)
+      : image(of),
+        zero(static_cast<std::uint32_t>(product.zero_point + (of.format.dtype == DType::i8 ? 128 : 0)) * 0x10001u) {}
+};
+
+/// What numbers of `scale` become with those of their channels, or times those: codes again, by `rounding`, which does
+/// not divide.
 struct CodesAgain {
   float scale = 0;
   bool product = false;
   Rounding rounding = {};
+  const float* numbers = nullptr;  // [channels]
 };
 
 }  // namespace lamina::cuda

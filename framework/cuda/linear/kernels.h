@@ -25,6 +25,13 @@ inline constexpr int linear_max_terms = 1 << 18;
 /// By plain multiply-adds.
 Prepare<LinearProblem> prepare_linear_rows;
 
+/// Rows of codes that linear_code_rows_take takes.
+inline constexpr std::int64_t linear_max_code_rows = 65535 * linear_rows_at_once;
+
+/// Of codes, by dp4a: rows of whole 16 bytes.
+Takes<LinearProblem> linear_code_rows_take;
+Prepare<LinearProblem> prepare_linear_code_rows;
+
 /// Fully connected layers of up to 32 rows (8 in fp32) on Hopper, at the rate at which memory delivers the weights:
 /// TMA brings them through a ring in shared memory, and tensor cores, in fp32 multiply-adds, read them there. See
 /// stream.cuh.

@@ -143,8 +143,14 @@ bool convolution_pays(const LinearProblem& problem, const Preparation& p) {
 
 /// What is done to its codes by the convolution, too.
 bool codes_take(const LinearProblem& problem, const Preparation& p) {
-  if (!problem.eight.codes.defined()) return detail::is_eight_bits(problem, p);
-  return detail::are_rows_in_order(p) && detail::takes_by_convolution(problem, p);
+  if (detail::is_eight_bits(problem, p)) return true;
+  return problem.eight.codes.defined() && detail::are_rows_in_order(p) && detail::takes_by_convolution(problem, p);
+}
+
+/// Tiles of int8_wgmma are 64 outputs of steps of 128 terms: few blocks, which wait for one step after the other.
+/// Before Hopper what codes stand for is written here or by plain loops.
+bool code_rows_pay(const LinearProblem& problem, const Preparation& p) {
+  return problem.rows <= 32 || (problem.eight.codes.defined() && !problem.eight.table && !p.device.wgmma);
 }
 
 constexpr Kernel<LinearProblem> table[] = {
@@ -156,6 +162,7 @@ constexpr Kernel<LinearProblem> table[] = {
      convolution_pays<many_rows, preference::implicit_gemm>},
     {"rows", rows_take, prepare_linear_rows, rows_pay},
     {"cublas", product_takes, prepare_product, many_rows},
+    {"int8_rows", linear_code_rows_take, prepare_linear_code_rows, code_rows_pay, false, false, false, true},
     {"int8", codes_take, detail::prepare_by_convolution, nullptr, false, false, false, true}};
 
 }  // namespace

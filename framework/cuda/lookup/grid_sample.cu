@@ -3,8 +3,6 @@
 //
 // Shared memory: none. Preconditions: none; whatever the grid holds, only pixels of the image are read.
 
-#include <algorithm>
-
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"

@@ -7,7 +7,6 @@
 // Preconditions: D and E at most `most`. What a row does not see is not read into its sums, whatever it holds.
 // Sources: Dao et al., "FlashAttention", 2022; Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018.
 
-#include <algorithm>
 #include <type_traits>
 
 #include "lamina/cuda/elements.cuh"

@@ -2,7 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -41,7 +40,9 @@ void launch_kernel(void (*kernel)(Parameters...), const Launch& how, Stream stre
 
 /// Blocks for `work` pieces, `threads` to a block; kernels stride over what a grid cannot hold.
 inline unsigned grid_for(std::int64_t work, int threads) {
-  return static_cast<unsigned>(std::min<std::int64_t>((work + threads - 1) / threads, std::numeric_limits<int>::max()));
+  constexpr std::int64_t most = std::numeric_limits<int>::max();
+  const std::int64_t blocks = (work + threads - 1) / threads;
+  return static_cast<unsigned>(blocks < most ? blocks : most);
 }
 inline Launch threads_for(std::int64_t work, int threads) {
   return {.grid = dim3(grid_for(work, threads)), .block = dim3(static_cast<unsigned>(threads))};

@@ -64,7 +64,7 @@ bool Event::reached() const { return true; }
 void Event::synchronize() const {}
 float Event::milliseconds(const Event&, const Event&) { return 0; }
 PinnedBuffer::PinnedBuffer(std::size_t) { refuse(0); }
-CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>&) { refuse(device); }
+CapturedGraph::CapturedGraph(int device, const Function<void(Stream)>&) { refuse(device); }
 void CapturedGraph::launch(Stream) const {}
 
 bool is_capturing(int, Stream) { return false; }

@@ -38,7 +38,7 @@ void* allocate_pinned(std::size_t bytes) {
   return memory;
 }
 
-cudaGraphExec_t instantiate(int device, const std::function<void(Stream)>& record) {
+cudaGraphExec_t instantiate(int device, const Function<void(Stream)>& record) {
   const OwnedStream stream(device);
   const DeviceGuard guard(device);
   // Thread-local: another thread that allocates meanwhile must not break this capture, nor this one that thread.
@@ -123,7 +123,7 @@ float Event::milliseconds(const Event& from, const Event& to) {
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes) : memory_(allocate_pinned(bytes)), bytes_(bytes) {}
 
-CapturedGraph::CapturedGraph(int device, const std::function<void(Stream)>& record)
+CapturedGraph::CapturedGraph(int device, const Function<void(Stream)>& record)
     : handle_(instantiate(device, record), {device}) {}
 
 void CapturedGraph::launch(Stream stream) const {

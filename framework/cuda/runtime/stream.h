@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
+
+#include "lamina/base/function.h"
 
 /// Streams, events, pinned memory, asynchronous copies and captured work, without a CUDA type: no_cuda.cpp has the
 /// same symbols. Everything here throws Error when CUDA refuses, works from any thread whatever device is current
@@ -80,7 +81,7 @@ class CapturedGraph {
  public:
   /// Runs `record` on a capturing stream of `device`: what it enqueues there is recorded, not executed. It must not
   /// allocate or wait. Other threads may go on using the device.
-  CapturedGraph(int device, const std::function<void(Stream)>& record);
+  CapturedGraph(int device, const Function<void(Stream)>& record);
   /// `stream` is one of the same device; null: its default stream.
   void launch(Stream stream) const;
 

@@ -15,6 +15,9 @@ namespace cuda::squeeze_excite {
 namespace {
 
 bool of_codes(const SqueezeExciteProblem& problem) { return problem.means.defined(); }
+Quantization product_of(const SqueezeExciteProblem& problem, const Preparation& p) {
+  return problem.multiplies ? p.output().quantization : problem.product;
+}
 
 Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   Arguments args;
@@ -23,8 +26,8 @@ Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   args.channels = static_cast<int>(input.shape[1]);
   if (problem.norm) return args;
   args.hidden = problem.squeeze.geometry.out_channels;
-  args.squeeze = Layer(lamina::detail::ceil_div(args.hidden, blocks), args.channels);
-  args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden);
+  args.squeeze = Layer(lamina::detail::ceil_div(args.hidden, blocks), args.channels, of_codes(problem));
+  args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden, of_codes(problem));
   return args;
 }
 
@@ -44,11 +47,24 @@ struct CodeLayers {
   CodeLayers& operator=(const CodeLayers&) = delete;
 };
 
-/// What the layer multiplies is less its zero point already.
-CodeEnd end_of(const ConvProblem& problem, const Preparation& p, const Layer& layer, Constants& constants) {
-  const lamina::detail::CodesAlone alone(problem, p);
-  const auto end = lamina::detail::channel_end(alone.problem, alone.preparation);
-  return {eight_bits::ends_of(end, blocks * layer.rows, constants, problem.eight.table), Reading(p.output())};
+/// What becomes of a layer's sums of codes, and of the codes of each byte: numbers for who reads them. What the layer
+/// multiplies is less its zero point already.
+struct CodeEnd {
+  lamina::detail::ChannelEnd sums;
+  std::vector<float> numbers;
+
+  CodeEnd(const ConvProblem& problem, const Preparation& p, const std::vector<float>& of) : numbers(of) {
+    const lamina::detail::CodesAlone alone(problem, p);
+    sums = lamina::detail::channel_end(alone.problem, alone.preparation);
+    if (!problem.eight.table) return;
+    std::ranges::transform(*problem.eight.table, numbers.begin(), [&](std::uint8_t byte) { return of[byte]; });
+  }
+};
+
+/// What a factor's codes are for who multiplies the image.
+std::optional<std::vector<float>> slopes_of(const SqueezeExciteProblem& problem, const Preparation& p) {
+  return lamina::detail::product_slopes(p.input().format.dtype, p.input().quantization, problem.factors,
+                                        product_of(problem, p));
 }
 
 /// Images of a cluster: more share its weights where there would be more clusters than the device has at a time.
@@ -68,12 +84,14 @@ int images_of(const Arguments& args, const DeviceDescription& device) {
   return best;
 }
 
-/// The parameters of all blocks; zeros where there are no more values.
-Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, DType type) {
+/// The parameters of all blocks; zeros where there are no more values. `ends`: of codes the first layer's, the
+/// second's.
+Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, DType type,
+                   std::span<const CodeEnd> ends) {
   const std::int64_t bytes = args.squeeze.bytes() + args.excite.bytes();
   Packed packed(blocks * bytes);
-  const auto put_layer = [&](const ConvProblem& conv, const Layer& layer, int offset, int count) {
-    const Tensor weight = conv.eight.defined() ? conv.eight.weight.to(DType::f32) : conv.weight;
+  const auto put_layer = [&](const ConvProblem& conv, const Layer& layer, const CodeEnd* end, int offset, int count) {
+    const Tensor weight = end != nullptr ? conv.eight.weight.to(DType::f32) : conv.weight;
     const float* weights = lamina::detail::floats(weight);
     for (int i = 0; i < count; ++i) {
       const std::int64_t at = i / layer.rows * bytes + offset;
@@ -81,11 +99,20 @@ Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, D
       for (int k = 0; k < layer.terms; ++k) {
         packed.put(at + row * layer.pitch() + k * 2, bits16(weights[std::int64_t{i} * layer.terms + k], type));
       }
-      if (conv.bias.defined()) packed.put(at + layer.weight_bytes() + row * 4, lamina::detail::floats(conv.bias)[i]);
+      const std::int64_t behind = at + layer.weight_bytes();
+      if (end != nullptr) {
+        const auto channel = static_cast<std::size_t>(i);
+        for (int byte = 0; row == 0 && byte < 256; ++byte)
+          packed.put(behind + byte * 4, end->numbers[static_cast<std::size_t>(byte)]);
+        packed.put(behind + (256 + row) * 4, end->sums.bias[channel]);
+        packed.put(behind + (256 + layer.rows + row) * 4, end->sums.factor[channel]);
+      } else if (conv.bias.defined()) {
+        packed.put(behind + row * 4, lamina::detail::floats(conv.bias)[i]);
+      }
     }
   };
-  put_layer(problem.squeeze, args.squeeze, 0, args.hidden);
-  put_layer(problem.excite, args.excite, args.squeeze.bytes(), args.channels);
+  put_layer(problem.squeeze, args.squeeze, ends.empty() ? nullptr : &ends[0], 0, args.hidden);
+  put_layer(problem.excite, args.excite, ends.empty() ? nullptr : &ends[1], args.squeeze.bytes(), args.channels);
   return packed;
 }
 
@@ -114,10 +141,9 @@ bool are_code_layers(const SqueezeExciteProblem& problem, const Preparation& p) 
     return is_eight_bits_and_table(layer, of) && is_code(of.output()) && layer.geometry.groups == 1 &&
            !eight.zero_point.defined() && (eight.bias.defined() || !layer.bias.defined()) && lane_terms * most < exact;
   };
-  return problem.multiplies && is_code(p.input()) && is_code(p.output()) && args.pixels * std::int64_t{255} < exact &&
-         Rounding(layers.means).inverse != 0 && Rounding(p.output()).inverse != 0 &&
-         is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&
-         is_one(problem.excite, layers.second, args.excite.lane_terms());
+  return is_code(p.input()) && is_code(p.output()) == problem.multiplies && args.pixels * std::int64_t{255} < exact &&
+         Rounding(layers.means).inverse != 0 && is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&
+         is_one(problem.excite, layers.second, args.excite.lane_terms()) && slopes_of(problem, p);
 }
 
 /// The factors of a response norm of all channels.
@@ -131,8 +157,9 @@ bool is_response(const NormProblem& norm, std::int64_t channels) {
 bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
   const bool codes = of_codes(problem);
   const Format stored = {codes ? p.input().format.dtype : storage_type(p.precision), Layout::nhwc};
+  const DType given = codes && !problem.multiplies ? DType::f32 : stored.dtype;
   if (p.device.architecture < 90 || p.inputs.size() != 1 || size_of(stored.dtype) != (codes ? 1 : 2) ||
-      p.input().format != stored || p.output().format.dtype != stored.dtype) {
+      p.input().format != stored || p.output().format.dtype != given) {
     return false;
   }
   const Shape& shape = p.input().shape;
@@ -154,14 +181,14 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
 /// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
 /// and some 3 us for each launch. Of codes it is the faster of two that have the same bits for some waves of images.
 bool pays(const SqueezeExciteProblem& problem, const Preparation& p) {
-  constexpr std::int64_t max_bytes = 2 << 20;
+  constexpr std::int64_t max_bytes = 2 << 20, max_waves_of_codes = 4;
   const Shape& shape = p.input().shape;
-  if (of_codes(problem) && shape[0] * blocks > 4 * p.device.multiprocessors) return false;
+  if (of_codes(problem) && shape[0] * blocks > max_waves_of_codes * p.device.multiprocessors) return false;
   return shape[1] * shape[2] * shape[3] * 2 <= max_bytes;
 }
 
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {
-  const DType type = p.output().format.dtype;
+  const DType type = p.input().format.dtype;
   Arguments args = arguments_of(problem, p.input());
   Constants constants(p.device.device.index);
   if (problem.norm) {
@@ -169,18 +196,19 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
     args.norm = constants.add(numbers_of(*problem.norm));
   } else if (of_codes(problem)) {
     const CodeLayers layers(problem, p);
+    const auto whole = lamina::detail::numbers_of(type, {1, problem.between.zero_point});
+    const CodeEnd ends[] = {{problem.squeeze, layers.first, whole},
+                            {problem.excite, layers.second, *slopes_of(problem, p)}};
     CodeArguments& codes = args.codes;
-    codes.image = codes.whole = Reading(p.input()), codes.of_means = Reading(layers.means);
-    codes.means = Rounding(layers.means), codes.output = Rounding(p.output());
-    codes.squeeze = end_of(problem.squeeze, layers.first, args.squeeze, constants);
-    codes.excite = end_of(problem.excite, layers.second, args.excite, constants);
-    codes.whole.scale = codes.of_means.scale = codes.squeeze.reading.scale = 1;
+    codes.image = Multiplier(p.input(), product_of(problem, p)), codes.scale = p.input().quantization.scale;
+    codes.zeros = (codes.image.image.zero - (1 << 23)) * static_cast<float>(args.pixels);
+    codes.means = Rounding(layers.means), codes.means.zero = 0;
+    codes.squeeze = ends[0].sums.end, codes.excite = ends[1].sums.end;
+    args.parameters = constants.add(pack_layers(problem, args, DType::f16, ends).bytes());
   } else {
     args.squeeze_finish = finish_of(problem.squeeze.epilogue, type);
     args.excite_finish = finish_of(problem.excite.epilogue, type);
-  }
-  if (!problem.norm) {
-    args.parameters = constants.add(pack_layers(problem, args, of_codes(problem) ? DType::f16 : type).bytes());
+    args.parameters = constants.add(pack_layers(problem, args, type, {}).bytes());
   }
   const int images = images_of(args, p.device);
   const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);

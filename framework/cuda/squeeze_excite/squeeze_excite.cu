@@ -1,26 +1,24 @@
 // A cluster of blocks owns one image or a few, each block an eighth of their pixels, of the hidden values and of the
 // factors.
 //
-// A thread adds up 8 channels of every so many pixels; sums meet in the block, then across the cluster, where every
-// block needs all means. In both layers a few threads share a row of weights, 16 bytes at a time; hidden values are
-// exchanged across the cluster too. The factors are the result, or the block multiplies its pixels by them, which it
-// reads again. Or squares are added up, and the factors are a norm of the channels' roots. All orders are those of the
-// layer: no bit depends on the batch. Means, roots, hidden values and factors are rounded as the activations that they
-// would be. Of codes what a thread sums is a whole number of f32, weights being of f16, and what several threads sum of
-// products one of i32: docs/inside/precision.md has the formulas.
+// A thread adds up 8 channels of every so many pixels, of which it reads several at a time: what takes the time is how
+// soon they come. Sums meet in the block, then across the cluster, where every block needs all means. In both layers a
+// few threads share a row of weights, 16 bytes at a time; hidden values are exchanged across the cluster too. The
+// factors are the result, or the block multiplies its pixels by them, which it reads again. Or squares are added up,
+// and the factors are a norm of the channels' roots. All orders are those of the layer: no bit depends on the batch.
+// Means, roots, hidden values and factors are rounded as the activations that they would be. Of codes what a thread
+// sums is a whole number, of products one of f32, weights being of f16, and what several threads sum of those one of
+// i32: docs/inside/precision.md has the formulas. Their factors are those of detail::product_slopes.
 // Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums [groups, C],
 // the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments filled in by
 // squeeze_excite.cpp; compute capability 9.0.
 
-#include <algorithm>
-
-#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
 #include "lamina/cuda/eight_bits/codes.cuh"
-#include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
 #include "lamina/cuda/ptx/copy.cuh"
+#include "lamina/cuda/ptx/registers.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/cuda/squeeze_excite/squeeze_excite.h"
+#include "lamina/cuda/squeeze_excite/layers.cuh"
 
 namespace lamina::cuda::squeeze_excite {
 namespace {
@@ -29,87 +27,18 @@ __device__ __forceinline__ void add(float4& sum, const float4& v) {
   sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
 
-/// An image's elements: of 16 bits, or codes of either sign.
+/// Neighbouring channels of a pixel, and of several pixels `step` apart, which all are on their way at a time; `none`
+/// where there are none.
 template <class T>
-inline constexpr bool of_codes = std::is_integral_v<T>;
-
-__device__ __forceinline__ float finish_one(const CodeEnd& to, int sum, float factor) {
-  std::uint32_t code = eight_bits::code(to.ends.end, sum, factor, 0.0f);
-  if (to.ends.table != nullptr) code = __ldg(to.ends.table + (code & 0xffu));
-  return Meaning(to.reading)(code, 0);
-}
-
-template <class T>
-__device__ __forceinline__ float finish_one(const Finish& finish, float sum) {
-  float v[1] = {sum};
-  const float nothing[1] = {};
-  apply<T>(finish, v, nothing);
-  return to_f32(from_f32<T>(v[0]));
-}
-
-/// A layer's rows of this block, of each image: of `values`, `pitch` floats from image to image. `put(i, row, result)`
-/// is called by one thread.
-template <class T, int images, class Put>
-__device__ __forceinline__ void multiply(const Layer& layer, const unsigned char* parameters, const Finish& finish,
-                                         const CodeEnd& codes, const float* values, int pitch, const Put& put) {
-  using Weight = std::conditional_t<of_codes<T>, __half, T>;
-  const auto* biases = reinterpret_cast<const float*>(parameters + layer.weight_bytes());
-  const int lane = static_cast<int>(threadIdx.x) % layer.lanes, units = layer.units();
-  const int step = threads / layer.lanes;
-  // All threads of a warp stay for the shuffles.
-  for (int first = 0; first < layer.rows; first += step) {
-    const int row = first + static_cast<int>(threadIdx.x) / layer.lanes;
-    const unsigned char* weights = parameters + min(row, layer.rows - 1) * layer.pitch();
-    int offset = 0;
-    float factor = 0;
-    if constexpr (of_codes<T>) {
-      const int at = static_cast<int>(ptx::cluster_rank()) * layer.rows + min(row, layer.rows - 1);
-      offset = __ldg(codes.ends.offset + at), factor = __ldg(codes.ends.factor + at);
-    }
-    float chain[images] = {};
-    for (int unit = lane; unit < units; unit += layer.lanes) {
-      const auto w = *reinterpret_cast<const Pack<Weight>*>(weights + unit * 16);
+using Channels = std::conditional_t<of_codes<T>, Codes<pack>, Neighbouring<T, pack>>;
+template <int count, class T>
+__device__ __forceinline__ void load(const T* map, int pixel, int last, int step, int channels, const Channels<T>& none,
+                                     Channels<T> (&all)[count]) {
 #pragma unroll
-      for (int i = 0; i < images; ++i) {
-        const float* v = values + i * pitch + unit * pack;
-        const float4 low = *reinterpret_cast<const float4*>(v), high = *reinterpret_cast<const float4*>(v + 4);
-        chain[i] = fmaf(to_f32(w.values[0]), low.x, chain[i]), chain[i] = fmaf(to_f32(w.values[1]), low.y, chain[i]);
-        chain[i] = fmaf(to_f32(w.values[2]), low.z, chain[i]), chain[i] = fmaf(to_f32(w.values[3]), low.w, chain[i]);
-        chain[i] = fmaf(to_f32(w.values[4]), high.x, chain[i]), chain[i] = fmaf(to_f32(w.values[5]), high.y, chain[i]);
-        chain[i] = fmaf(to_f32(w.values[6]), high.z, chain[i]), chain[i] = fmaf(to_f32(w.values[7]), high.w, chain[i]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < images; ++i) {
-      auto sum = static_cast<std::conditional_t<of_codes<T>, int, float>>(chain[i]);
-      for (int other = layer.lanes / 2; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
-      if (lane != 0 || row >= layer.rows) continue;
-      if constexpr (of_codes<T>) {
-        put(i, row, finish_one(codes, sum + offset, factor));
-      } else {
-        put(i, row, finish_one<T>(finish, sum + biases[row]));
-      }
-    }
-  }
-}
-
-/// put(i, mean) the mean of each image's numbers, by all threads.
-template <int images, class Put>
-__device__ __forceinline__ void average(int channels, const float* numbers, int pitch, float* sums, const Put& put) {
-  constexpr int warp = 32;
-  const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int i = 0; i < images; ++i) {
-    float sum = 0;
-    for (int c = thread; c < channels; c += threads) sum += numbers[i * pitch + c];
-    for (int other = warp / 2; other > 0; other /= 2) sum += __shfl_xor_sync(~0u, sum, other);
-    if (thread % warp == 0) sums[thread / warp] = sum;
-    __syncthreads();
-    sum = 0;
-#pragma unroll
-    for (int w = 0; w < threads / warp; ++w) sum += sums[w];
-    __syncthreads();  // before the next image's are written
-    put(i, sum / static_cast<float>(channels));
+  for (int a = 0; a < count; ++a) {
+    const int at = pixel + a * step;
+    all[a] = none;
+    if (at < last) all[a] = *reinterpret_cast<const Channels<T>*>(map + at * channels);
   }
 }
 
@@ -141,6 +70,9 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll
     for (int i = 0; i < images; ++i) floats[i * pitch + place.hidden + c] = 0.0f;
   }
+  const std::uint32_t flip = args.codes.image.image.flip;
+  Channels<T> none = {};
+  if constexpr (of_codes<T>) none = {flip, flip};  // zeros, as they are read
   constexpr bool responds = result == Result::response;
   const int channel = args.channels * rank / blocks + thread;  // of which this thread says the response
   const bool is_one = responds && channel < args.channels * (rank + 1) / blocks;
@@ -151,16 +83,29 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll
     for (int i = 0; i < images; ++i) {
       const auto* input = map(static_cast<const T*>(args.input), i);
-      float sum[pack] = {};
-#pragma unroll 8
-      for (int pixel = first + group; pixel < last; pixel += groups) {
-        float values[pack];
-        read_values(input + static_cast<std::int64_t>(pixel) * args.channels, Meaning(args.codes.whole), values);
+      ptx::pin(input);  // or it is computed again for each load
+      __builtin_assume(__isGlobal(input));
+      std::conditional_t<of_codes<T>, std::uint32_t, float> sum[pack] = {};
+      constexpr int ahead = responds ? 4 : 8;
+      for (int pixel = first + group; pixel < last; pixel += ahead * groups) {
+        Channels<T> all[ahead];
+        load(input, pixel, last, groups, args.channels, none, all);
 #pragma unroll
-        for (int j = 0; j < pack; ++j) sum[j] += responds ? values[j] * values[j] : values[j];
+        for (int a = 0; a < ahead; ++a) {
+#pragma unroll
+          for (int j = 0; j < pack; ++j) {
+            if constexpr (of_codes<T>) {
+              sum[j] = __dp4a(all[a].values[j / 4] ^ flip, 1u << j % 4 * 8, sum[j]);
+            } else {
+              const float value = to_f32(all[a].values[j]);
+              sum[j] += responds ? value * value : value;
+            }
+          }
+        }
       }
       auto* parts = reinterpret_cast<float4*>(floats + i * pitch + place.parts + group * args.channels + mine * pack);
-      parts[0] = {sum[0], sum[1], sum[2], sum[3]}, parts[1] = {sum[4], sum[5], sum[6], sum[7]};
+      const auto at = [&](int j) { return static_cast<float>(sum[j]); };
+      parts[0] = {at(0), at(1), at(2), at(3)}, parts[1] = {at(4), at(5), at(6), at(7)};
     }
   }
   ptx::copy_async_wait<0>();
@@ -185,8 +130,8 @@ __device__ __forceinline__ void run(const Arguments& args) {
       for (int r = 0; r < blocks; ++r) add(total, ptx::load_from(floats + i * pitch + place.sums + c, r));
       const auto mean = [&](float sum) {
         if constexpr (of_codes<T>) {
-          const float number = __fdiv_rn(__fmul_rn(sum, args.codes.image.scale), pixels);
-          return Meaning(args.codes.of_means)(Results(args.codes.means).code<false>(number), 0);
+          const float number = __fdiv_rn(__fmul_rn(__fsub_rn(sum, args.codes.zeros), args.codes.scale), pixels);
+          return __fsub_rn(__uint_as_float(Results(args.codes.means).code<false>(number)), eight_bits::whole);
         } else {
           return to_f32(from_f32<T>(responds ? sqrtf(sum) : sum / pixels));
         }
@@ -223,7 +168,8 @@ __device__ __forceinline__ void run(const Arguments& args) {
   if constexpr (result == Result::factors) {
     excite([&](int i, int c, float value) {
       if (image + i >= args.images) return;
-      static_cast<T*>(args.output)[(image + i) * args.channels + c] = from_f32<T>(value);
+      using Factor = std::conditional_t<of_codes<T>, float, T>;
+      static_cast<Factor*>(args.output)[(image + i) * args.channels + c] = from_f32<Factor>(value);
     });
   } else {
     excite([&](int i, int c, float value) {
@@ -234,22 +180,27 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll
     for (int i = 0; i < images; ++i) {
       if (group >= groups || image + i >= args.images) break;
-      float factor[pack];
-#pragma unroll
-      for (int j = 0; j < pack; ++j) factor[j] = floats[i * pitch + place.factors + mine * pack + j];
+      const float4 *const factors = four(i, place.factors + mine * pack), low = factors[0], high = factors[1];
       const auto* input = map(static_cast<const T*>(args.input), i);
       auto* output = map(static_cast<T*>(args.output), i);
-#pragma unroll 4
-      for (int pixel = first + group; pixel < last; pixel += groups) {
-        const std::int64_t at = static_cast<std::int64_t>(pixel) * args.channels;
-        float values[pack];
-        read_values(input + at, Meaning(args.codes.image), values);
+      constexpr int ahead = 4;
+      for (int pixel = first + group; pixel < last; pixel += ahead * groups) {
+        Channels<T> all[ahead];
+        load(input, pixel, last, groups, args.channels, none, all);
 #pragma unroll
-        for (int j = 0; j < pack; ++j) values[j] *= factor[j];
-        if constexpr (of_codes<T>) {
-          *reinterpret_cast<Codes<pack>*>(output + at) = Results(args.codes.output).codes<false>(values);
-        } else {
-          write_floats(values, output + at);
+        for (int a = 0; a < ahead && pixel + a * groups < last; ++a) {
+          T* const to = output + (pixel + a * groups) * args.channels;
+          if constexpr (of_codes<T>) {
+            const std::uint32_t* const fours = all[a].values;
+            *reinterpret_cast<Codes<pack>*>(to) = {multiplied(args.codes.image, fours[0], low),
+                                                   multiplied(args.codes.image, fours[1], high)};
+          } else {
+            const float factor[pack] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+            float values[pack];
+#pragma unroll
+            for (int j = 0; j < pack; ++j) values[j] = to_f32(all[a].values[j]) * factor[j];
+            write_floats(values, to);
+          }
         }
       }
     }
@@ -286,7 +237,10 @@ int shared_bytes(const Arguments& args, int images) {
 }
 
 const void* kernel(DType type, int images, Result result) {
-  if (size_of(type) == 1) return kernel_of<std::uint8_t, Result::product>(images);
+  if (size_of(type) == 1) {
+    return result == Result::product ? kernel_of<std::uint8_t, Result::product>(images)
+                                     : kernel_of<std::uint8_t, Result::factors>(images);
+  }
   return type == DType::f16 ? kernel_of<__half>(images, result) : kernel_of<__nv_bfloat16>(images, result);
 }
 

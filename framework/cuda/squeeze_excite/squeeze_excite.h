@@ -20,31 +20,30 @@ inline constexpr int max_images = 3;  // of a cluster
 
 /// One of the two layers as a block has it: `rows` of its results, each with weights of 16 bits for `terms` values, and
 /// `lanes` threads that share a row. Rows are an odd number of 16 bytes apart, so that neighbours are in other banks.
-/// Weights of codes are whole numbers of f16.
+/// Behind them biases of f32. Of codes weights are whole numbers of f16, and behind them are what each of the 256 codes
+/// that sums become is for who reads it, in f32, what is added to sums, in i32, and their factors.
 struct Layer {
   int rows = 0, terms = 0, lanes = 32;
+  bool codes = false;
   Layer() = default;
-  Layer(int rows_, int terms_) : rows(rows_), terms(terms_) {
+  Layer(int rows_, int terms_, bool codes_) : rows(rows_), terms(terms_), codes(codes_) {
     while (lanes > 1 && lanes * rows > threads) lanes /= 2;
   }
   __host__ __device__ int units() const { return (terms + pack - 1) / pack; }  // of 16 bytes
   __host__ __device__ int pitch() const { return (units() | 1) * 16; }         // bytes
   __host__ __device__ int weight_bytes() const { return rows * pitch(); }
-  __host__ __device__ int bytes() const { return weight_bytes() + (rows * 4 + 15) / 16 * 16; }  // with biases of f32
+  __host__ __device__ int bytes() const {
+    return weight_bytes() + ((codes ? 256 + 2 * rows : rows) * 4 + 15) / 16 * 16;
+  }
   int lane_terms() const { return (units() + lanes - 1) / lanes * pack; }
-};
-
-/// What a layer's sums of codes become: codes, which may be looked up, and what those stand for is read.
-struct CodeEnd {
-  eight_bits::Ends ends = {};
-  Reading reading = {};
 };
 
 /// Of an image of codes.
 struct CodeArguments {
-  Reading image, whole, of_means;  // of scale 1 what is summed
-  Rounding means, output;
-  CodeEnd squeeze, excite;
+  Multiplier image;
+  float scale = 0, zeros = 0;  // of the image; its zero point as it is read, of all pixels
+  Rounding means;              // of zero point 0
+  eight_bits::SumsEnd squeeze, excite;
 };
 
 /// The image times its factors, the factors, or those of a response norm.
@@ -81,7 +80,6 @@ int shared_bytes(const Arguments& args, int images);
 /// __global__ void(Arguments), of f16, bf16 or codes, of a cluster that has so many images, up to max_images.
 const void* kernel(DType type, int images, Result result);
 
-/// Codes are multiplied by their factors always.
 bool takes(const SqueezeExciteProblem& problem, const Preparation& preparation);
 /// Whether the image is small enough for the few blocks that it gets.
 bool pays(const SqueezeExciteProblem& problem, const Preparation& preparation);

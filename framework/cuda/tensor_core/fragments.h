@@ -16,4 +16,13 @@ __host__ __device__ constexpr FragmentPlace fragment_place(int element_bytes, in
   return {column * 4 + k % half / of_word, k / half * of_word + k % of_word};
 }
 
+/// Where a filter's weights stand for a lane to have 2 n neighbouring filters: columns 2 t and 2 t + 1 of fragment j
+/// are its filters 2 j and 2 j + 1.
+struct FilterPlace {
+  int slice, fragment, column;
+};
+__host__ __device__ constexpr FilterPlace filter_place(int filter, int n) {
+  return {filter / (8 * n), filter % (2 * n) / 2, filter % (8 * n) / (2 * n) * 2 + filter % 2};
+}
+
 }  // namespace lamina::cuda

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <vector>
 
-#include "lamina/base/error.h"
 #include "lamina/base/in_parallel.h"
 #include "lamina/cuda/tensor_core/weights.h"
 #include "lamina/kernel/precision.h"

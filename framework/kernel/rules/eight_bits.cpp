@@ -1,8 +1,10 @@
 #include "lamina/kernel/rules/eight_bits.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
@@ -19,6 +21,15 @@ float scale_of(const EightBitWeights& eight, const Preparation& p, std::size_t c
 
 }  // namespace
 
+std::vector<float> numbers_of(DType type, const Quantization& codes) {
+  std::vector<float> result(256);
+  for (int byte = 0; byte < 256; ++byte) {
+    const int code = type == DType::u8 ? byte : static_cast<std::int8_t>(byte);
+    result[static_cast<std::size_t>(byte)] = static_cast<float>(code - codes.zero_point) * codes.scale;
+  }
+  return result;
+}
+
 std::int32_t code_of(float value, const Quantization& codes, DType type) {
   const float low = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
   const float rounded = std::rint(value / codes.scale);
@@ -28,13 +39,14 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.codes.defined() || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
-    return false;
+  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input())) return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
   const bool floats = !output.quantization.defined() && is_activation(output.format.dtype);
-  if (!floats && !is_code(output)) return false;
+  if (!floats && (!is_code(output) || eight.codes.defined())) return false;
+  const bool float_bias = problem.bias.defined() && !eight.bias.defined();
+  if (eight.codes.defined() && (float_bias || !problem.epilogue.chain.empty())) return false;
   if (!only_clamps(problem.epilogue)) return false;
   for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {  // 0 has any scale
     const bool is_zero = eight.bias.values<std::int32_t>()[c] == 0;
@@ -46,17 +58,54 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
 CodesAlone::CodesAlone(const ConvProblem& whole, const Preparation& p)
     : problem(whole), output(p.output()), preparation(p) {
   preparation.outputs = {&output, 1};
-  if (!whole.eight.codes.defined()) return;
+  if (!whole.eight.codes.defined() || !is_code(output)) return;
   problem.eight.codes = {}, problem.eight.table = {}, problem.epilogue = {};
   output.format.dtype = whole.eight.codes_type, output.quantization = whole.eight.codes;
   preparation.inputs = p.inputs.first(1);
 }
 
+OfProduct::OfProduct(const ConvProblem& scaled, const Preparation& p)
+    : problem(scaled), inputs(p.inputs.begin(), p.inputs.end()), preparation(p) {
+  if (scaled.scaled) {
+    inputs[0].quantization = scaled.eight.product;
+    inputs.erase(inputs.begin() + 1);
+    problem.scaled = false;
+    for (PointwiseStep& step : problem.epilogue.chain) step.operand -= step.operand > 0;
+  }
+  preparation.inputs = inputs;
+}
+
+std::optional<std::vector<float>> product_slopes(DType type, const Quantization& image, const Quantization& factors,
+                                                 const Quantization& product) {
+  constexpr double whole = 0x1.8p52, most = 0x1p14;  // to add and take off the first rounds to a whole number
+  const int first = type == DType::u8 ? 0 : -128;
+  const double low = first - product.zero_point, high = low + 255;
+  std::vector<float> slopes;
+  for (const float factor : numbers_of(type, factors)) {
+    std::array<double, 256> code;
+    double least = -most, largest = most;  // of the slopes that round to these
+    const auto x = [&](std::size_t i) { return static_cast<double>(i) + first - image.zero_point; };
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      code[i] = code_of(static_cast<float>(x(i)) * image.scale * factor, product, type) - product.zero_point;
+      if (x(i) == 0) continue;
+      const double below = code[i] == low ? -most : code[i] - 0.5, above = code[i] == high ? most : code[i] + 0.5;
+      least = std::max(least, (x(i) > 0 ? below : above) / x(i));
+      largest = std::min(largest, (x(i) > 0 ? above : below) / x(i));
+    }
+    slopes.push_back(static_cast<float>((least + largest) / 2));
+    for (std::size_t i = 0; i < code.size(); ++i) {
+      const double q = x(i) * slopes.back();
+      if (!(std::abs(q) < most) || std::clamp(q + whole - whole, low, high) != code[i]) return std::nullopt;
+    }
+  }
+  return slopes;
+}
+
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
-  if (!problem.eight.codes.defined()) return is_eight_bits(problem, p);
+  if (problem.eight.table == nullptr) return is_eight_bits(problem, p);
   const CodesAlone alone(problem, p);
-  return problem.eight.table != nullptr && p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool &&
-         problem.epilogue.chain.empty() && is_eight_bits(alone.problem, alone.preparation);
+  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool && problem.epilogue.chain.empty() &&
+         is_eight_bits(alone.problem, alone.preparation);
 }
 
 bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
@@ -73,20 +122,12 @@ bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& p) {
-  const auto numbers = [](DType type, const Quantization& codes) {
-    std::vector<float> result(256);
-    for (int byte = 0; byte < 256; ++byte) {
-      const int code = type == DType::u8 ? byte : static_cast<std::int8_t>(byte);
-      result[static_cast<std::size_t>(byte)] = static_cast<float>(code - codes.zero_point) * codes.scale;
-    }
-    return result;
-  };
   const View &other = p.inputs[1], &output = p.output();
   const PointwiseChain& chain = problem.epilogue.chain;
   const Bounds bounds = chain.size() == 1 ? Bounds() : *clamp_of(chain[1]);
-  const std::vector<float> others = numbers(other.format.dtype, other.quantization);
+  const std::vector<float> others = numbers_of(other.format.dtype, other.quantization);
   std::vector<std::uint8_t> table;
-  for (const float a : numbers(problem.eight.codes_type, problem.eight.codes)) {
+  for (const float a : numbers_of(problem.eight.codes_type, problem.eight.codes)) {
     for (const float b : others) {
       const float sum = std::clamp(a + b, bounds.low, bounds.high);
       table.push_back(static_cast<std::uint8_t>(code_of(sum, output.quantization, output.format.dtype)));
@@ -95,23 +136,56 @@ std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Prepar
   return table;
 }
 
+std::optional<CodeSteps> code_steps(const ConvProblem& problem, const Preparation& p) {
+  CodeSteps result = {{}, problem, {p.inputs.begin(), p.inputs.end()}};
+  PointwiseChain& left = result.last.epilogue.chain;
+  EightBitWeights& eight = result.last.eight;
+  int input = 1;
+  for (; result.inputs.size() > 1 && !is_code(result.inputs[1]); ++input) {
+    const View& numbers = result.inputs[1];
+    const auto is = [&](Pointwise function) {
+      return left[0] == PointwiseStep{.function = function, .operand = input};
+    };
+    if (numbers.format.dtype != DType::f32 || numbers.shape.numel() != problem.geometry.out_channels || left.empty() ||
+        (!is(Pointwise::add) && !is(Pointwise::mul)) || (eight.between.empty() && (left.size() > 1 || eight.table))) {
+      return {};
+    }
+    CodeStep step = {is(Pointwise::mul), p.output(), p.output()};
+    step.from.quantization = eight.codes, step.from.format.dtype = eight.codes_type;
+    if (!eight.between.empty()) {
+      std::tie(step.to.quantization, step.to.format.dtype) = eight.between.front();
+      eight.between.erase(eight.between.begin());
+    }
+    eight.codes = step.to.quantization, eight.codes_type = step.to.format.dtype;
+    result.again.push_back(step);
+    left.erase(left.begin()), result.inputs.erase(result.inputs.begin() + 1);
+  }
+  if (!eight.between.empty()) return {};
+  for (PointwiseStep& step : left) step.operand = step.operand == input ? 1 : step.operand;
+  return result;
+}
+
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::int32_t zero) {
   const EightBitWeights& eight = problem.eight;
   const Bounds bounds = problem.epilogue.chain.empty() ? Bounds() : *clamp_of(problem.epilogue.chain.front());
   const auto channels = static_cast<std::size_t>(problem.geometry.out_channels);
   const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
-  const View& output = p.output();
-  ChannelEnd result = {.end = {.type = output.format.dtype, .quantization = output.quantization},
+  View output = p.output();
+  const DType type = output.format.dtype;
+  const bool read = eight.codes.defined();
+  if (read) output.format.dtype = eight.codes_type, output.quantization = eight.codes;
+  ChannelEnd result = {.end = {.type = type, .read = read, .quantization = output.quantization},
                        .bias = std::vector<std::int32_t>(channels),
                        .factor = std::vector<float>(channels, 1.0f),
                        .float_bias = std::vector<float>(channels)};
   SumsEnd& end = result.end;
   const bool float_bias = problem.bias.defined() && !eight.bias.defined();
-  end.codes = output.quantization.defined() && !float_bias;
+  end.codes = output.quantization.defined() && !float_bias && !read;
   end.low = bounds.low, end.high = bounds.high;
-  if (end.codes) {
+  if (end.codes || read) {
     const auto less = [&](float bound) {
-      return static_cast<float>(code_of(bound, output.quantization, end.type) - output.quantization.zero_point);
+      return static_cast<float>(code_of(bound, output.quantization, output.format.dtype) -
+                                output.quantization.zero_point);
     };
     end.low = less(bounds.low), end.high = less(bounds.high);
   }
@@ -124,7 +198,7 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
     result.bias[c] = static_cast<std::int32_t>(bias);
     if (eight.whole) continue;
     result.factor[c] = scale_of(eight, p, c);
-    if (end.codes) result.factor[c] /= output.quantization.scale;
+    if (end.codes || read) result.factor[c] /= output.quantization.scale;
     if (float_bias) result.float_bias[c] = problem.bias.values<float>()[c];
   }
   return result;

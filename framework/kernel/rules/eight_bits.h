@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,9 @@ inline bool is_channels_last(const View& view) {
          (!view.is_slice() && same_order(view.shape, view.format.layout, Layout::nhwc));
 }
 
+/// What the codes of each byte stand for.
+std::vector<float> numbers_of(DType type, const Quantization& codes);
+
 /// clamp(round(value / scale) + zero_point), NaN to the lowest.
 std::int32_t code_of(float value, const Quantization& codes, DType type);
 
@@ -28,8 +32,9 @@ std::int32_t code_of(float value, const Quantization& codes, DType type);
 struct SumsEnd {
   DType type = DType::u8;          ///< of the output: u8, i8, i32, f32, f16 or bf16
   bool codes = false;              ///< q = round(sum * factor) + zero_point; else y = sum * factor + bias, stored as it
-                                   ///< is or as round(y / scale) + zero_point
-  Quantization quantization = {};  ///< of the output
+                                   ///< is or as round(y / scale) + zero_point; but if
+  bool read = false;               ///< y = round(sum * factor) * scale, what codes stand for
+  Quantization quantization = {};  ///< of the output, or of those codes
   float low = 0, high = 0;         ///< y is not below and not above; of codes the same of q - zero_point
 };
 
@@ -41,14 +46,15 @@ struct ChannelEnd {
 };
 
 /// Whether a convolution's sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight
-/// bits; output in codes, or of an activation's type, or the sums. Any layouts.
+/// bits; output in codes, or of an activation's type, perhaps what codes stand for (EightBitWeights::codes), or the
+/// sums. Any layouts.
 bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 
 /// Of a problem that is_eight_bits. Where sums are of x w, a channel's bias is less `zero` for each weight: x's zero
 /// point and whatever else x is larger by than the number that it is.
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation, std::int32_t zero = 0);
 
-/// What makes a convolution's codes, where they are not its output yet (EightBitWeights::codes) as where they are.
+/// What makes a convolution's codes, where they are not the output's yet (EightBitWeights::codes) as where they are.
 /// `output` is what `preparation` points to.
 struct CodesAlone {
   ConvProblem problem;
@@ -60,6 +66,25 @@ struct CodesAlone {
   CodesAlone& operator=(const CodesAlone&) = delete;
 };
 
+/// A convolution that multiplies the image by factors as it reads it, as that of the product; or as it is.
+/// `preparation` points to `inputs`.
+struct OfProduct {
+  ConvProblem problem;
+  std::vector<View> inputs;
+  Preparation preparation;
+
+  OfProduct(const ConvProblem& scaled, const Preparation& p);
+  OfProduct(const OfProduct&) = delete;
+  OfProduct& operator=(const OfProduct&) = delete;
+};
+
+/// For the byte of each code of a factor a number g for which the product's codes are those of
+/// EightBitWeights::product, whatever x is: the formula's bits in two operations. |(x - zero point) g| stays below
+/// 2^14. Nothing if not all have one: of random scales three gates in a thousand, where the formula's roundings take
+/// two halves of one slope apart.
+std::optional<std::vector<float>> product_slopes(DType type, const Quantization& image, const Quantization& factors,
+                                                 const Quantization& product);
+
 /// Whether a convolution is_eight_bits, or one is whose codes are looked up.
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& preparation);
 
@@ -68,6 +93,22 @@ bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& prepara
 
 /// Of such a one, the output's code by its own code's byte and by the other's: 256 times 256.
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& preparation);
+
+/// What codes stand for is multiplied by what an operand has for each channel, or that is added, and rounded to others.
+struct CodeStep {
+  bool product;
+  View from, to;
+};
+
+/// What a convolution's codes go through (EightBitWeights::codes): first the steps of inputs 1, 2, ... that are numbers
+/// of channels; then what is left, a problem by itself with its own inputs.
+struct CodeSteps {
+  std::vector<CodeStep> again;
+  ConvProblem last;
+  std::vector<View> inputs;
+};
+/// Nothing if the epilogue is no such.
+std::optional<CodeSteps> code_steps(const ConvProblem& problem, const Preparation& preparation);
 
 /// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution), whose rows lie in
 /// order.

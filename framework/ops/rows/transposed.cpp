@@ -11,7 +11,6 @@
 
 #include <algorithm>
 
-#include "lamina/base/math.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/convolve.h"
 

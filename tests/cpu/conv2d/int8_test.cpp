@@ -134,6 +134,37 @@ TEST(Int8Engines, AddOtherCodes) {
   }
 }
 
+/// Codes that nobody reads as such: what the formula has for those of the plain loops.
+TEST(Int8Engines, WriteWhatTheirCodesStandFor) {
+  ThreadPool pool(2);
+  for (const ConvCase& l : {square(2, 64, 6, 7, 48, 1, 1, 0, 1, 1), square(2, 36, 7, 6, 23, 3, 1, 1, 1, 1),
+                            square(2, 5, 8, 4, 7, 5, 1, 2, 1, 1)}) {
+    const ConvGeometry g = geometry_of(l);
+    for (const DType type : {DType::u8, DType::i8}) {
+      ConvProblem problem = random_problem(g);
+      const Quantization codes = {0.031f, type == DType::u8 ? 121 : -13};
+      const View input =
+                     pixels(2, g.in_channels, g.in_height, g.in_width, type, {0.02f, type == DType::u8 ? 119 : -11}),
+                 rounded = pixels(2, g.out_channels, g.out_height, g.out_width, type, codes),
+                 output = pixels(2, g.out_channels, g.out_height, g.out_width, DType::f32, {});
+      Preparation p = {
+          .inputs = {&input, 1}, .outputs = {&rounded, 1}, .device = describe(Device::cpu()), .threads = 2};
+      const Tensor alone = Runs(input, rounded, pool)(*cpu::int8::prepare_direct(problem, p)).to(DType::f32);
+      Tensor expected(output.shape);
+      std::ranges::transform(alone.values<float>(), expected.values<float>().begin(),
+                             [&](float code) { return (code - static_cast<float>(codes.zero_point)) * codes.scale; });
+      problem.eight.codes = codes, problem.eight.codes_type = type, p.outputs = {&output, 1};
+      Runs run(input, output, pool);
+      for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::scalar}) {
+        p.device.instructions = set;
+        const Tensor plain = run(*cpu::int8::prepare_direct(problem, p));
+        EXPECT_EQ(std::memcmp(plain.raw(), expected.raw(), plain.bytes()), 0) << name(set);
+        expect_bits(expected, problem, p, run);
+      }
+    }
+  }
+}
+
 /// By fours of rows where there is AVX512-VNNI, by multiply-adds of f32 elsewhere.
 TEST(Int8Engines, DepthwiseLayersHaveTheBitsOfThePlainLoops) {
   ThreadPool pool(2);

@@ -2,6 +2,7 @@
 // one after the other on a CPU.
 
 #include "lamina/kernel/conv_pair.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/squeeze_excite.h"
 #include "support/conv_cases.h"
 #include "support/on_gpu.h"
@@ -98,7 +99,17 @@ TEST_P(EightBitPairs, HaveTheBitsOfOneAfterTheOther) {
 
 LAMINA_ON_GPUS(EightBitPairs);
 
-class EightBitGates : public OnGpu {};
+class EightBitGates : public OnGpu {
+ protected:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  static std::span<const std::uint8_t> bytes_of(const Tensor& codes) {
+    return {static_cast<const std::uint8_t*>(codes.raw()), codes.bytes()};
+  }
+  static void expect_slopes(const Tensor& found, const Tensor& factor, const std::vector<float>& of_byte) {
+    for (std::size_t i = 0; i < factor.bytes(); ++i)
+      ASSERT_EQ(found.values<float>()[i], of_byte[bytes_of(factor)[i]]) << i;
+  }
+};
 
 /// Fewer pixels than blocks, hidden values and channels that eight blocks do not share out evenly; the clusters that
 /// the rule believes in make for one image of each, and several.
@@ -113,7 +124,7 @@ TEST_P(EightBitGates, HaveTheBitsOfOneAfterTheOther) {
     for (const DType type : {DType::u8, DType::i8}) {
       const std::int32_t middle = type == DType::u8 ? 128 : 0;
       const Quantization image = {0.021f, middle + 9}, means = {0.0031f, middle - 20}, hidden = {0.05f, middle - 90},
-                         logits = {0.02f, middle}, factors = {0.004f, middle - 128}, output = {0.011f, middle + 3};
+                         logits = {0.02f, middle}, factors = {0.003917f, middle - 128}, output = {0.01117f, middle + 3};
       SqueezeExciteProblem gate = {
           .squeeze = draw_codes(square(c.batch, c.channels, 1, 1, c.hidden, 1), means.scale, {Pointwise::relu}, 1),
           .excite = draw_codes(square(c.batch, c.hidden, 1, 1, c.channels, 1), hidden.scale, {}, 2),
@@ -136,9 +147,72 @@ TEST_P(EightBitGates, HaveTheBitsOfOneAfterTheOther) {
         if (clusters > 0) options.description->clusters.fill(clusters);
         const Tensor found = run_problem(gate, {x}, whole, type, gpu(), options);
         EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0) << whole << ", " << type << clusters;
+        SqueezeExciteProblem alone = gate;
+        alone.multiplies = false, alone.product = output;
+        options.quantizations.pop_back();
+        const Tensor slopes = run_problem(alone, {x}, pixel, DType::f32, gpu(), options);
+        expect_slopes(slopes, factor, *detail::product_slopes(type, image, factors, output));
       }
     }
   }
+}
+
+/// Every tile, with sums and without: the bits of the product and the convolution on a CPU.
+TEST_P(EightBitGates, AreMultipliedByTheLayerBehindThem) {
+  struct Case {
+    int batch, channels, height, width, filters;
+  };
+  const Case cases[] = {{2, 72, 7, 7, 24},   {1, 40, 13, 5, 16},  {3, 184, 14, 3, 80},   {5, 8, 1, 1, 8},
+                        {9, 264, 7, 7, 112}, {1, 960, 7, 7, 160}, {33, 1152, 7, 7, 320}, {4, 16, 31, 33, 40}};
+  int taken = 0;
+  for (const Case& c : cases) {
+    for (const DType type : {DType::u8, DType::i8}) {
+      const std::int32_t middle = type == DType::u8 ? 128 : 0;
+      const Quantization image = {0.021f, middle + 9}, factors = {0.003917f, middle - 120},
+                         product = {0.01117f, middle + 3}, codes = {0.13f, middle + 5}, other = {0.11f, middle - 8},
+                         to = {0.17f, middle - 31};
+      const Shape whole = {c.batch, c.channels, c.height, c.width}, narrow = {c.batch, c.filters, c.height, c.width};
+      const Tensor x = random_codes(whole, type, 5), factor = random_codes({c.batch, c.channels, 1, 1}, type, 6),
+                   others = random_codes(narrow, type, 7);
+      const PointwiseProblem times = {.chain = {{.function = Pointwise::mul, .operand = 1}}};
+      ConvProblem conv =
+          draw_codes(square(c.batch, c.channels, c.height, c.width, c.filters, 1), product.scale, {Pointwise::relu}, 1);
+      conv.epilogue = {};
+      const Tensor alone =
+          on_cpu(conv, {on_cpu(times, {x, factor}, whole, {image, factors, product})}, narrow, {product, codes});
+      const auto of_byte = *detail::product_slopes(type, image, factors, product);
+      Tensor slopes(factor.shape());
+      std::ranges::transform(bytes_of(factor), slopes.values<float>().begin(),
+                             [&](int byte) { return of_byte[index(byte)]; });
+      conv.scaled = true, conv.eight.product = product;
+      for (const bool adds : {false, true}) {
+        Tensor expected = alone;
+        std::vector<Tensor> inputs = {x, slopes};
+        RunOptions options = {.inputs = {Layout::nhwc, Layout::nhwc}, .output = Layout::nhwc, .kernel = "narrow"};
+        options.quantizations = {image, {}, codes};
+        if (adds) {
+          const PointwiseProblem sum = {.chain = {{.function = Pointwise::add, .operand = 1}}};
+          expected = on_cpu(sum, {alone, others}, narrow, {codes, other, to});
+          conv.eight.codes = codes, conv.eight.codes_type = type;
+          conv.epilogue.chain = {{.function = Pointwise::add, .operand = 2}};
+          inputs.push_back(others), options.inputs.push_back(Layout::nhwc);
+          options.quantizations = {image, {}, other, to};
+        }
+        for (int tile = -1; tile < 6; ++tile) {
+          for (const int splits : {0, 1, 2, 4, 8}) {
+            options.tuning = {.tile = tile, .splits = splits};
+            const ProblemRun run(conv, inputs, narrow, type, gpu(), options);
+            if (!run.taken()) continue;
+            ++taken;
+            const Tensor found = run.run();
+            EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0)
+                << whole << " to " << c.filters << ", " << type << ", tile " << tile << ", " << splits << ", " << adds;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(taken, describe(gpu()).architecture >= 80 ? 200 : 0);
 }
 
 LAMINA_ON_GPUS(EightBitGates);

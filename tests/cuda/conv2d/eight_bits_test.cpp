@@ -1,6 +1,7 @@
 // Convolutions of codes on a GPU beside the CPU's plain loops: the same bits, whichever kernel, tile and batch.
 
 #include <limits>
+#include <map>
 
 #include "support/conv_cases.h"
 #include "support/on_gpu.h"
@@ -92,7 +93,8 @@ class EightBitConvolutions : public OnGpu {
                                        }())
                                 .run();
     int kernels = 0;
-    for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "narrow", "int8_wgmma", "int8_direct"}) {
+    for (const std::string_view kernel :
+         {"int8_stem", "int8_depthwise", "narrow", "int8_mma", "int8_wgmma", "int8_direct"}) {
       for (const int splits : {0, 1, 2}) {
         RunOptions options = made.options;
         options.kernel = kernel, options.tuning.splits = splits;
@@ -150,6 +152,32 @@ TEST_P(EightBitConvolutions, OfEveryTile) {
   }
 }
 
+TEST_P(EightBitConvolutions, OfEveryTileOfMma) {
+  const ConvCase cases[] = {square(2, 104, 9, 11, 104, 3, 1, 1, 1, 13), square(2, 168, 14, 9, 168, 3, 2, 1, 1, 7),
+                            square(3, 96, 7, 8, 64, 3, 1, 1, 1, 2),     square(2, 324, 9, 10, 140, 3, 1, 2, 2, 1),
+                            square(2, 60, 12, 13, 150, 1, 2, 0, 1, 3),  square(5, 58, 3, 4, 250, 1, 1, 0, 1, 1),
+                            square(1, 48, 15, 8, 336, 5, 3, 2, 1, 2),   square(2, 24, 20, 21, 26, 2, 1, 0, 1, 1)};
+  std::map<int, int> taken;
+  for (const ConvCase& l : cases) {
+    for (const DType type : {DType::u8, DType::i8}) {
+      Made made = make(l, type, End::codes);
+      RunOptions plain = made.options;
+      plain.kernel = "int8_direct", made.options.kernel = "int8_mma";
+      const Tensor expected = ProblemRun(made.problem, {made.x}, made.output, made.type, Device::cpu(), plain).run();
+      for (int tile = 0; tile < 9; ++tile) {
+        made.options.tuning.tile = tile;
+        const ProblemRun run(made.problem, {made.x}, made.output, made.type, gpu(), made.options);
+        if (!run.taken()) continue;
+        ++taken[tile];
+        const Tensor actual = run.run();
+        EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
+            << describe(geometry_of(l)) << ", " << type << ", tile " << tile;
+      }
+    }
+  }
+  for (int tile = 0; tile < 9; ++tile) EXPECT_GE(taken[tile], describe(gpu()).architecture >= 80 ? 6 : 0) << tile;
+}
+
 TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
   const PointwiseStep add = {.function = Pointwise::add, .operand = 1};
   const PointwiseChain chains[] = {
@@ -179,7 +207,8 @@ TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
             RunOptions options = made.options;
             options.inputs = {Layout::nhwc, Layout::nhwc}, options.quantizations = {input, other, to};
             options.tuning = {.tile = tile, .splits = splits};
-            for (const std::string_view kernel : {"int8_wgmma", "narrow"}) {
+            for (const std::string_view kernel : {"int8_wgmma", "int8_mma", "narrow"}) {
+              if (kernel == "int8_mma" && splits > 1) continue;
               options.kernel = kernel;
               const ProblemRun run(made.problem, {made.x, others}, made.output, type, gpu(), options);
               if (!run.taken()) continue;
@@ -210,7 +239,7 @@ TEST_P(EightBitConvolutions, LookUpTheirCodes) {
       made.problem.eight.table = random_table(7);
       const Tensor expected = looked_up(alone, *made.problem.eight.table);
       options.quantizations[1] = {0.7f, 3};
-      for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "narrow", "int8_wgmma"}) {
+      for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "narrow", "int8_mma", "int8_wgmma"}) {
         for (const int splits : {1, 2}) {
           if (splits > 1 && (!splits_sums(kernel) || made.problem.geometry.reduction() <= 256)) continue;
           options.kernel = kernel, options.tuning.splits = splits;

@@ -31,7 +31,7 @@ struct Cell {
     const auto is = [&](std::string_view name) { return row.kernel == name; };
     if (is("first_layer") || is("channels_last") || is("stream") || is("int8_wgmma")) return 90;   // wgmma
     if (is("narrow") || is("stem") || is("mma") || is("split") || is("implicit_gemm")) return 80;  // mma.sync, cp.async
-    if (is("int8_depthwise") || is("int8_stem")) return 80;
+    if (is("int8_depthwise") || is("int8_stem") || is("int8_mma")) return 80;
     return is("online") ? 80 : 0;  // shared memory for its tiles
   }
   /// Whether the row has problems of its own on that device, of both kinds, exactly if it should.

@@ -36,7 +36,7 @@ const std::vector<Layer> convolutions = {
 const std::vector<Layer> linears = {
     {conv("256x1x1 -> 64")},          {conv("n8 256x1x1 -> 128")},      {conv("n40 128x1x1 -> 64")},
     {conv("264x1x1 -> 77"), true},    {conv("n3 264x1x1 -> 77"), true}, {conv("n3 33x1x1 -> 5"), true},
-    {conv("n37 72x1x1 -> 40"), true}, {conv("n37 33x1x1 -> 77"), true},
+    {conv("n37 72x1x1 -> 40"), true}, {conv("n37 33x1x1 -> 77"), true}, {conv("n3 48x1x1 -> 77"), true},
 };
 
 /// What follows takes turns: nothing, a ReLU, chains, some with another operand.
@@ -137,7 +137,7 @@ Taken try_layers(const std::vector<Layer>& layers, std::string_view kernel, cons
   return taken;
 }
 
-/// The same of codes, to codes and to f32: the CPU's bits.
+/// The same of codes, to codes, to f32 and to what codes stand for: the CPU's bits.
 template <class Problem>
 std::vector<Example<Problem>> of_codes(const std::vector<Layer>& layers) {
   std::vector<Example<Problem>> examples;
@@ -167,6 +167,9 @@ std::vector<Example<Problem>> of_codes(const std::vector<Layer>& layers) {
       e.problem.epilogue.chain = {{Pointwise::relu}};
       e.result = DType::f32, e.codes = {codes.a, {}};
       examples.push_back(e);
+      Example<Problem> read = e;
+      read.problem.epilogue = {}, read.problem.eight.codes = codes.c, read.problem.eight.codes_type = codes.type;
+      examples.push_back(read);
     }
   }
   return examples;

@@ -71,7 +71,7 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   const detail::ChannelEnd end = detail::channel_end(alone.problem, alone.preparation, zero);
   bf16::Int8End& packed_end = result.end;
   packed_end = {.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
-  if (problem.eight.codes.defined()) {
+  if (p.inputs.size() > 1) {
     const PointwiseChain& chain = problem.epilogue.chain;
     const detail::Bounds bounds = chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain[1]);
     const View &added = p.inputs[1], &output = p.output();

@@ -17,15 +17,20 @@ namespace lamina::cuda::depthwise {
 
 inline constexpr int max_threads = 256;
 
+/// What becomes of sums of codes.
+struct CodesEnd : eight_bits::Ends {
+  bool saturates = false;  // to clamp them is to saturate
+  eight_bits::Saturation saturation = {};
+};
+
 struct Arguments {
   ConvGeometry geometry;
-  const void* input = nullptr;    // [N, H, W, C]
-  const float* weight = nullptr;  // [KH, KW, C], rounded to the storage type
-  const float* bias = nullptr;    // [C], zeros where there is none
-  void* output = nullptr;         // [N, OH, OW, C]
+  const void* input = nullptr;   // [N, H, W, C]
+  const void* weight = nullptr;  // [KH, KW, C] of f32, rounded to the storage type; of codes CodeTaps'
+  const void* bias = nullptr;    // [C] of f32, zeros where there is none; of codes i32, the offsets of their sums
+  void* output = nullptr;        // [N, OH, OW, C]
   Finish finish;
-  // Of codes, whose `bias` are the offsets of their sums:
-  eight_bits::Ends ends;
+  CodesEnd ends;                           // of codes
   const unsigned char* padding = nullptr;  // 16 of what surrounds the image; null: zeros do
   // Of the tiled kernels:
   int slice = 0, slices = 0;            // of the channels: so many each
@@ -48,7 +53,7 @@ inline constexpr int max_fragments = 4;     // that a warp multiplies its pixels
 struct PairArguments : Arguments {
   const unsigned char* parameters = nullptr;  // [slices, ParametersOf::bytes], in place of weight and bias
   Finish between;                             // of the first, which is short
-  eight_bits::Ends between_ends;              // the same of codes
+  CodesEnd between_ends;                      // the same of codes
   std::uint32_t outside = 0;                  // four times what surrounds its map
   int terms = 0, steps = 0;                   // K; of 32 bytes
   int max_pixels = 0;                         // of the input, that a block reads
@@ -57,15 +62,40 @@ struct PairArguments : Arguments {
   Divider by_units, by_halo_width;            // of the map: units of 16 bytes of a pixel
 };
 
+/// How windows of codes are added up: of the rows that a thread's outputs see, four at a time (the last may be fewer)
+/// of a channel are a word for dp4a. For each row of outputs that sees some of the four, and each column of the window,
+/// its weights are a word too, zeros where it does not see them: [words(), KW, C].
+struct CodeTaps {
+  int kernel, stride, rows;
+
+  __host__ __device__ constexpr int height() const { return (rows - 1) * stride + kernel; }
+  __host__ __device__ constexpr int fours() const { return (height() + 3) / 4; }
+  __host__ __device__ constexpr int rows_of(int four) const { return four < height() / 4 ? 4 : height() % 4; }
+  /// The tap of output row `row` that meets row `at` of that four: none, if it is not one of the kernel's.
+  __host__ __device__ constexpr int tap(int four, int at, int row) const { return four * 4 + at - row * stride; }
+  __host__ __device__ constexpr bool sees(int four, int row) const {
+    return tap(four, rows_of(four) - 1, row) >= 0 && tap(four, 0, row) < kernel;
+  }
+  /// Of what those before it have, by fours and then rows; words(): of all.
+  __host__ __device__ constexpr int word(int four, int row) const {
+    int result = 0;
+    for (int f = 0; f <= four; ++f) {
+      for (int r = 0; r < (f < four ? rows : row); ++r) result += sees(f, r) ? 1 : 0;
+    }
+    return result;
+  }
+  __host__ __device__ constexpr int words() const { return word(fours(), 0); }
+};
+
 /// Where the parameters of a pair's slice lie, a multiple of 8 channels: weights of the first as fragments of mma.sync,
-/// [steps, slice / 8, lane, 8 bytes], and in f32 its bias, the second's weights [KH, KW, slice] and its bias. Of codes
-/// the first's bias is the offsets of its sums, i32, and the second's are those of its.
+/// [steps, slice / 8, lane, 8 bytes], its bias, the second's weights, [taps, slice] words of 4 bytes, and its bias, as
+/// Arguments has them. The first's bias too is f32, and of codes the offsets of its sums, i32.
 struct ParametersOf {
   int bias, taps, last, bytes;
-  __host__ __device__ ParametersOf(int steps, int slice, int kernel)
+  __host__ __device__ ParametersOf(int steps, int slice, int taps_)
       : bias(steps * (slice / 8) * fragment_bytes),
         taps(bias + slice * 4),
-        last(taps + kernel * kernel * slice * 4),
+        last(taps + taps_ * slice * 4),
         bytes(last + slice * 4) {}
 };
 
@@ -75,6 +105,10 @@ struct Instance {
   int pack = 1;
   int columns = 1, rows = 1;
   const void* function = nullptr;  // __global__ void(Arguments), of pairs void(PairArguments)
+  bool codes = false;
+
+  /// Words of 4 bytes of a channel's weights.
+  int taps() const { return codes ? CodeTaps{kernel, stride, rows}.words() * kernel : kernel * kernel; }
 };
 
 /// All of one storage type, the widest packs first.

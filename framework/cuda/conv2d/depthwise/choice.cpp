@@ -54,12 +54,12 @@ Choice divide(const Instance& instance, int element_bytes, const ConvGeometry& g
   const int packs = g.in_channels / instance.pack, pack_bytes = instance.pack * element_bytes;
   const int wide = ceil_div(g.out_width, instance.columns), high = ceil_div(g.out_height, instance.rows);
   Choice best = {.instance = instance, .args = {}, .cost = std::numeric_limits<double>::infinity()};
-  for (const int max_lanes : {128 / pack_bytes, 64 / pack_bytes}) {
+  for (const int slice_bytes : {128, 64, 32}) {
     Choice c = {.instance = instance, .args = {}};
     Arguments& a = c.args;
     a.geometry = g;
     // A multiple of 16 bytes, so that they are copied 16 at a time.
-    const int even = ceil_div(packs, ceil_div(packs, max_lanes));
+    const int even = ceil_div(packs, ceil_div(packs, slice_bytes / pack_bytes));
     const int lanes = std::min(round_up(even, std::max(1, 16 / pack_bytes)), packs);
     a.slice = lanes * instance.pack;
     a.pixel_bytes = round_up(lanes * pack_bytes, 16);
@@ -69,10 +69,12 @@ Choice divide(const Instance& instance, int element_bytes, const ConvGeometry& g
     for (a.across = 1; a.across <= std::min(wide, max_threads / lanes); ++a.across) {
       for (a.down = 1; a.down <= std::min(high, max_threads / lanes / a.across); a.down *= 2) {
         c.blocks = lay_out(instance, a);
-        const int weights = instance.kernel * instance.kernel * a.slice * 4;
+        const int weights = instance.taps() * a.slice * 4;
         c.shared_bytes = a.halo_width * a.halo_height * a.pixel_bytes + weights;
         if (c.shared_bytes > std::min(shared_limit, device.shared_bytes)) continue;
         if (c.blocks > std::numeric_limits<int>::max()) continue;
+        // Few channels of codes, with as few weights, where every block has a multiprocessor to itself.
+        if (slice_bytes < 64 && (element_bytes > 1 || c.blocks > device.multiprocessors)) continue;
         c.threads = round_up(lanes * a.across * a.down, 32);
         // In bytes: what a block reads, its weights, and what its threads would write, as if all had work; and a start.
         const double block = 1.0 * a.halo_width * a.halo_height * lanes * pack_bytes + weights +
@@ -102,7 +104,7 @@ double expected_cycles(const PairChoice& c, int element_bytes, const DeviceDescr
   const PairArguments& a = c.args;
   const int m = a.wide ? 2 : 1, outputs = c.instance.rows * c.instance.columns;
   const double copied =
-      1.0 * a.max_pixels * a.steps * step_bytes + ParametersOf(a.steps, a.slice, c.instance.kernel).bytes;
+      1.0 * a.max_pixels * a.steps * step_bytes + ParametersOf(a.steps, a.slice, c.instance.taps()).bytes;
   const double stored = 1.0 * element_bytes * a.across * a.down * outputs * a.slice;
   // Instructions of a warp: for its pixels and up to four fragments; for an item of outputs.
   const auto task = [&](int fragments) {
@@ -111,10 +113,10 @@ double expected_cycles(const PairChoice& c, int element_bytes, const DeviceDescr
   const int all = a.slice / 8, groups = ceil_div(a.max_pixels, 16 * m);
   const double tasks = 1.0 * groups * ceil_div(all, max_fragments);
   const double widening = groups * (all / max_fragments * task(max_fragments) + task(all % max_fragments));
-  const int taps = c.instance.kernel * c.instance.kernel;
+  const double taps = 1.0 * c.instance.taps() / (c.instance.codes ? c.instance.rows : 1);  // of an output
   const int read = ((c.instance.rows - 1) * c.instance.stride + c.instance.kernel) *
                    ((c.instance.columns - 1) * c.instance.stride + c.instance.kernel);
-  const double item = 185 + c.instance.pack * (outputs * (taps + 4.0) + read);
+  const double item = 185 + c.instance.pack * (outputs * (taps + 4) + read);
   const double items = ceil_div(a.slice / c.instance.pack * a.across * a.down, 32);
   const double latency =
       alone * (std::ceil(tasks / warps) * widening / std::max(1.0, tasks) + std::ceil(items / warps) * item);
@@ -188,7 +190,7 @@ std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparati
           if (ceil_div(high, a.down) != tiles_y) continue;
           c.blocks = lay_out(instance, a);
           a.max_pixels = std::min(a.halo_width, g.in_width) * std::min(a.halo_height, g.in_height);
-          const std::int64_t shared_bytes = ParametersOf(a.steps, slice, instance.kernel).bytes +
+          const std::int64_t shared_bytes = ParametersOf(a.steps, slice, instance.taps()).bytes +
                                             std::int64_t{a.max_pixels} * a.input_bytes +
                                             std::int64_t{a.halo_width} * a.halo_height * a.pixel_bytes;
           if (shared_bytes > p.device.shared_bytes || c.blocks > std::numeric_limits<int>::max()) continue;

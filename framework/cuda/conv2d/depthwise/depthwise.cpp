@@ -57,6 +57,36 @@ std::vector<float> pack(const ConvProblem& problem, DType type) {
   return weights;
 }
 
+/// A channel's weights as CodeTaps has them.
+std::vector<std::uint32_t> code_words(const Tensor& weight, int channel, const Instance& instance) {
+  const CodeTaps taps = {instance.kernel, instance.stride, instance.rows};
+  const int kernel = instance.kernel;
+  const auto values = weight.values<std::int8_t>().subspan(static_cast<std::size_t>(channel * kernel * kernel));
+  std::vector<std::uint32_t> words;
+  for (int four = 0; four < taps.fours(); ++four) {
+    for (int row = 0; row < taps.rows; ++row) {
+      if (!taps.sees(four, row)) continue;
+      for (int kw = 0; kw < kernel; ++kw) {
+        std::uint32_t& word = words.emplace_back(0);
+        for (int at = 0; at < taps.rows_of(four); ++at) {
+          const int kh = taps.tap(four, at, row), byte = taps.rows_of(four) == 1 ? channel % 4 : at;
+          if (kh < 0 || kh >= kernel) continue;
+          word |= std::uint32_t{static_cast<std::uint8_t>(values[static_cast<std::size_t>(kh * kernel + kw)])}
+                  << byte * 8;
+        }
+      }
+    }
+  }
+  return words;
+}
+
+CodesEnd codes_end(const lamina::detail::ChannelEnd& end, int channels, std::int64_t terms, const View& output,
+                   Constants& constants, const std::shared_ptr<const CodeTable>& table) {
+  return {eight_bits::ends_of(end, channels, constants, table),
+          eight_bits::saturates(end, terms),
+          {output.format.dtype, output.quantization}};
+}
+
 /// Of a pair of codes, each as a problem of its own: what the first gives is what the second reads.
 struct CodePair {
   View between;
@@ -87,17 +117,12 @@ struct CodeEnds {
   }
 };
 
-/// Sums that f32 has.
-bool are_floats(const lamina::detail::ChannelEnd& end) {
-  return std::ranges::all_of(end.bias, [](std::int32_t offset) { return std::abs(offset) < 1 << 24; });
-}
-
 /// What ParametersOf describes, of all slices; zeros where there are no more filters or channels.
-Packed pack(const ConvPairProblem& problem, const PairArguments& args, int kernel, DType type,
+Packed pack(const ConvPairProblem& problem, const PairArguments& args, const Instance& instance, DType type,
             const std::optional<CodeEnds>& codes) {
-  const ParametersOf offset(args.steps, args.slice, kernel);
+  const int taps = instance.taps();
+  const ParametersOf offset(args.steps, args.slice, taps);
   Packed packed(std::int64_t{args.slices} * offset.bytes);
-  const int taps = kernel * kernel;
   for (int filter = 0; filter < args.geometry.in_channels; ++filter) {
     const std::int64_t slice = std::int64_t{filter / args.slice} * offset.bytes;
     const int column = filter % args.slice;
@@ -115,18 +140,20 @@ Packed pack(const ConvPairProblem& problem, const PairArguments& args, int kerne
         put_weight(k, bits16(floats(problem.first.weight)[at], type));
       }
     }
+    const auto words = codes ? code_words(problem.second.eight.weight, filter, instance) : std::vector<std::uint32_t>();
     for (int tap = 0; tap < taps; ++tap) {
-      const std::int64_t at = std::int64_t{filter} * taps + tap;
-      packed.put(
-          slice + offset.taps + (tap * args.slice + column) * 4,
-          codes ? static_cast<float>(problem.second.eight.weight.values<std::int8_t>()[static_cast<std::size_t>(at)])
-                : rounded(floats(problem.second.weight)[at], type));
+      const std::int64_t to = slice + offset.taps + (tap * args.slice + column) * 4;
+      if (codes) {
+        packed.put(to, words[static_cast<std::size_t>(tap)]);
+      } else {
+        packed.put(to, rounded(floats(problem.second.weight)[std::int64_t{filter} * taps + tap], type));
+      }
     }
     const auto f = static_cast<std::size_t>(filter);
     const auto put_bias = [&](int at, auto bias) { packed.put(slice + at + column * 4, bias); };
     if (codes) {
       put_bias(offset.bias, codes->first.bias[f]);
-      put_bias(offset.last, static_cast<float>(codes->second.bias[f]));
+      put_bias(offset.last, codes->second.bias[f]);
       continue;
     }
     if (problem.first.bias.defined()) put_bias(offset.bias, floats(problem.first.bias)[filter]);
@@ -186,22 +213,27 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
     return false;
   }
   const CodesAlone alone(problem, p);
-  const auto end = channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
-  return are_floats(end) && (end.end.codes || !problem.eight.table);
+  return !problem.eight.table ||
+         channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point).end.codes;
 }
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
   const CodesAlone alone(problem, p);
   const auto end = channel_end(alone.problem, alone.preparation, zero);
-  ConvProblem floats = problem;
-  floats.weight = problem.eight.weight.to(DType::f32);
   Choice choice = choose(problem, p);
+  const auto channels = static_cast<std::size_t>(problem.geometry.in_channels);
+  std::vector<std::uint32_t> weights(channels * static_cast<std::size_t>(choice.instance.taps()));
+  for (std::size_t c = 0; c < channels; ++c) {
+    const auto words = code_words(problem.eight.weight, static_cast<int>(c), choice.instance);
+    for (std::size_t i = 0; i < words.size(); ++i) weights[i * channels + c] = words[i];
+  }
   Constants constants(p.device.device.index);
-  choice.args.weight = constants.add(pack(floats, DType::f32));
-  choice.args.bias = constants.add(std::vector<float>(end.bias.begin(), end.bias.end()));
+  choice.args.weight = constants.add(weights);
+  choice.args.bias = constants.add(end.bias);
   choice.args.padding = constants.add(std::vector<unsigned char>(16, static_cast<unsigned char>(zero)));
-  choice.args.ends = eight_bits::ends_of(end, problem.geometry.out_channels, constants, problem.eight.table);
+  choice.args.ends = codes_end(end, problem.geometry.out_channels, problem.geometry.reduction(), alone.output,
+                               constants, problem.eight.table);
   return launch(choice, constants, false, std::min(shared_limit, p.device.shared_bytes));
 }
 
@@ -217,7 +249,7 @@ bool takes_code_pair(const ConvPairProblem& problem, const Preparation& p) {
     return false;
   }
   const CodeEnds ends(problem, p);
-  return ends.first.end.codes && ends.second.end.codes && are_floats(ends.second) && keep(choose(problem, p), p);
+  return ends.first.end.codes && ends.second.end.codes && keep(choose(problem, p), p);
 }
 
 bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
@@ -249,15 +281,18 @@ std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Pre
   std::optional<CodeEnds> codes;
   if (problem.between.defined()) {
     codes.emplace(problem, p);
-    args.between_ends =
-        eight_bits::ends_of(codes->first, args.slices * args.slice, constants, problem.first.eight.table);
-    args.ends = eight_bits::ends_of(codes->second, args.slices * args.slice, constants, problem.second.eight.table);
+    const CodePair pair(problem, p);
+    const int channels = args.slices * args.slice;
+    args.between_ends = codes_end(codes->first, channels, args.terms, CodesAlone(problem.first, pair.first).output,
+                                  constants, problem.first.eight.table);
+    args.ends = codes_end(codes->second, channels, problem.second.geometry.reduction(),
+                          CodesAlone(problem.second, pair.second).output, constants, problem.second.eight.table);
     args.outside = static_cast<std::uint8_t>(problem.between.zero_point) * 0x01010101u;
   } else {
     args.between = finish_of(problem.first.epilogue, type);
     args.finish = finish_of(problem.second.epilogue, type);
   }
-  args.parameters = constants.add(pack(problem, args, choice->instance.kernel, type, codes).bytes());
+  args.parameters = constants.add(pack(problem, args, choice->instance, type, codes).bytes());
   return launch(*choice, constants, false, p.device.shared_bytes);
 }
 

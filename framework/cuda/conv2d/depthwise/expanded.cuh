@@ -10,32 +10,13 @@
 // The order of sums is K from first to last, then tap by tap: no bit depends on tiles or the batch.
 
 #include "lamina/cuda/conv2d/depthwise/tile.cuh"
-#include "lamina/cuda/conv2d/eight_bits_ends.cuh"
+#include "lamina/cuda/conv2d/depthwise/windows.cuh"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
 #include "lamina/cuda/ptx/mma_codes.cuh"
 #include "lamina/cuda/ptx/shared.cuh"
 
 namespace lamina::cuda::depthwise {
-
-template <class T>
-inline constexpr bool of_codes = std::is_integral_v<T>;
-template <class T>
-using Sum = std::conditional_t<of_codes<T>, int, float>;
-
-/// The first's sums of codes as codes; two neighbouring filters' are those of `channel`.
-template <bool looks_up>
-__device__ __forceinline__ std::uint16_t two_codes(const PairArguments& args, const int* sums, int channel) {
-  const eight_bits::SumsEnd& end = args.between_ends.end;
-  const auto zero = static_cast<std::uint32_t>(end.quantization.zero_point);
-  const float2 factor = __ldg(reinterpret_cast<const float2*>(args.between_ends.factor + channel));
-  const auto code = [&](int sum, float by) -> std::uint32_t {
-    const std::uint32_t code = eight_bits::rounded(__fmul_rn(__int2float_rn(sum), by), end.low, end.high, zero);
-    if constexpr (looks_up) return __ldg(args.between_ends.table + (code & 0xffu));
-    return code;
-  };
-  return static_cast<std::uint16_t>(__byte_perm(code(sums[0], factor.x), code(sums[1], factor.y), 0x0040));
-}
 
 /// Finishes a warp's sums of m times 16 pixels from `first` on, and of up to max_fragments times 8 filters, and stores
 /// them as activations at `between`, where the rectangle's first pixel and the first of these filters, `filter`,
@@ -68,32 +49,47 @@ __device__ __forceinline__ void store_between(const PairArguments& args, const R
       finish(std::integral_constant<Kind, Kind::clamp>());
     }
   }
-  const auto put = [&](auto looks_up) {
+  // Of eight of the pixels the lane's; null if it is none.
+  const auto place = [&](int eight) -> unsigned char* {
+    const int pixel = first + eight * 8 + lane / 4;
+    if (pixel >= from.pixels()) return nullptr;
+    // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
+    const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
+    return between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * 2 * static_cast<int>(sizeof(T));
+  };
+  if constexpr (of_codes<T>) {
+    const CodesEnd& ends = args.between_ends;
+    as_known(ends, [&](auto saturates, auto looks_up) {
+#pragma unroll
+      for (int i = 0; i < m; ++i) {
+        unsigned char *const upper = place(2 * i), *const lower = place(2 * i + 1);
+#pragma unroll
+        for (int j = 0; j < max_fragments; ++j) {
+          if (j >= fragments) continue;
+          const int(&sums)[4] = sum[i][j];
+          const float2 by = __ldg(reinterpret_cast<const float2*>(ends.factor + filter + j * 8 + lane % 4 * 2));
+          const float q[4] = {__fmul_rn(__int2float_rn(sums[0]), by.x), __fmul_rn(__int2float_rn(sums[1]), by.y),
+                              __fmul_rn(__int2float_rn(sums[2]), by.x), __fmul_rn(__int2float_rn(sums[3]), by.y)};
+          const std::uint32_t codes = four_codes<saturates.value, looks_up.value>(ends, q);
+          if (upper != nullptr) *reinterpret_cast<std::uint16_t*>(upper + j * 8) = static_cast<std::uint16_t>(codes);
+          if (lower != nullptr)
+            *reinterpret_cast<std::uint16_t*>(lower + j * 8) = static_cast<std::uint16_t>(codes >> 16);
+        }
+      }
+    });
+  } else {
 #pragma unroll
     for (int i = 0; i < 2 * m; ++i) {
-      const int pixel = first + i * 8 + lane / 4;
-      if (pixel >= from.pixels()) continue;
-      // Exact: a quotient is half a pixel away from the next row's, and pixels are fewer than 2^20.
-      const int y = static_cast<int>((static_cast<float>(pixel) + 0.5f) * per_width), x = pixel - y * from.width;
-      constexpr int two = 2 * sizeof(T);
-      unsigned char* const to = between + (y * args.halo_width + x) * args.pixel_bytes + lane % 4 * two;
+      unsigned char* const to = place(i);
+      if (to == nullptr) continue;
 #pragma unroll
       for (int j = 0; j < max_fragments; ++j) {
         if (j >= fragments) continue;
-        const Sum<T>* pair = &sum[i / 2][j][i % 2 * 2];
-        if constexpr (of_codes<T>) {
-          *reinterpret_cast<std::uint16_t*>(to + j * 4 * two) =
-              two_codes<looks_up.value>(args, pair, filter + j * 8 + lane % 4 * 2);
-        } else {
-          *reinterpret_cast<Pack<T, 2>*>(to + j * 4 * two) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
-        }
+        const float* pair = &sum[i / 2][j][i % 2 * 2];
+        *reinterpret_cast<Pack<T, 2>*>(to + j * 8 * sizeof(T)) = {from_f32<T>(pair[0]), from_f32<T>(pair[1])};
       }
     }
-  };
-  if constexpr (of_codes<T>) {
-    if (args.between_ends.table != nullptr) return put(std::true_type());
   }
-  put(std::false_type());
 }
 
 /// `pixels` and `parameters`: in shared memory. `between`: where the rectangle's first pixel belongs. `channel`: the
@@ -182,22 +178,22 @@ struct Expanded {
   const ParametersOf offset;
   const int top, left;
   unsigned char *const memory, *const pixels, *const map;
-  const float *const taps, *const biases;
+  const Sum<T>*const taps, *const biases;
   Rectangle from;              // of the input
   const unsigned char* input;  // the image's first pixel
 
-  __device__ __forceinline__ Expanded(const Arguments& args_, const Place& place_, int kernel, int top_, int left_,
+  __device__ __forceinline__ Expanded(const Arguments& args_, const Place& place_, int taps_, int top_, int left_,
                                       unsigned char* memory_)
       : args(args_),
         place(place_),
-        offset(args_.steps, args_.slice, kernel),
+        offset(args_.steps, args_.slice, taps_),
         top(top_),
         left(left_),
         memory(memory_),
         pixels(memory_ + offset.bytes),
         map(pixels + args_.max_pixels * args_.input_bytes),
-        taps(reinterpret_cast<const float*>(memory_ + offset.taps)),
-        biases(reinterpret_cast<const float*>(memory_ + offset.last)),
+        taps(reinterpret_cast<const Sum<T>*>(memory_ + offset.taps)),
+        biases(reinterpret_cast<const Sum<T>*>(memory_ + offset.last)),
         from{max(top_, 0), max(left_, 0), 0, 0},
         input(static_cast<const unsigned char*>(args_.input) + place_.image * args_.geometry.in_height *
                                                                    args_.geometry.in_width * args_.terms *

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
     const std::int64_t image = rest / g.out_height;
     const int top = row * g.stride_height - g.padding_height, left = column * g.stride_width - g.padding_width;
     const auto* input = static_cast<const T*>(args.input) + image * g.in_height * g.in_width * g.in_channels + channel;
+    const auto* const weight = static_cast<const float*>(args.weight);
     float sum[pack] = {};
     for (int kh = 0; kh < g.kernel_height; ++kh) {
       const int y = top + kh * g.dilation_height;
@@ -40,8 +41,7 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
                                input + (static_cast<std::int64_t>(y) * g.in_width + x) * g.in_channels),
                            value);
         to_floats<float, pack>(
-            reinterpret_cast<const unsigned char*>(args.weight + (kh * g.kernel_width + kw) * g.in_channels + channel),
-            w);
+            reinterpret_cast<const unsigned char*>(weight + (kh * g.kernel_width + kw) * g.in_channels + channel), w);
 #pragma unroll
         for (int j = 0; j < pack; ++j) chain[j] = fmaf(value[j], w[j], chain[j]);
         if (kw % max_chain != max_chain - 1) continue;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
     float residual[pack];
     load_residual<T>(args.finish, i * pack, residual);
 #pragma unroll
-    for (int j = 0; j < pack; ++j) sum[j] += args.bias[channel + j];
+    for (int j = 0; j < pack; ++j) sum[j] += static_cast<const float*>(args.bias)[channel + j];
     apply<T>(args.finish, sum, residual);
     Pack<T, pack> result;
 #pragma unroll

@@ -1,7 +1,7 @@
 #pragma once
 
 // The map whose windows are added up is the input. Shared memory: halo_height * halo_width * pixel_bytes, and behind
-// them, unless they are in registers, weights [KH, KW, slice] of f32.
+// them, unless they are in registers, weights [taps, slice], words of 4 bytes.
 
 #include "lamina/cuda/conv2d/depthwise/tile.cuh"
 #include "lamina/cuda/conv2d/depthwise/windows.cuh"
@@ -18,8 +18,8 @@ struct Image {
   const Place& place;
   Rectangle halo;
   unsigned char* const map;
-  float* const taps;  // of the slice
-  const float* const biases;
+  Sum<T>* const taps;  // of the slice
+  const Sum<T>* const biases;
   const unsigned char* input;  // of the slice, the image's first pixel
 
   __device__ __forceinline__ Image(const Arguments& args_, const Place& place_, int, int top, int left,
@@ -28,8 +28,8 @@ struct Image {
         place(place_),
         halo{top, left, args_.halo_height, args_.halo_width},
         map(memory),
-        taps(reinterpret_cast<float*>(memory + halo.pixels() * args_.pixel_bytes)),
-        biases(args_.bias + place_.channel),
+        taps(reinterpret_cast<Sum<T>*>(memory + halo.pixels() * args_.pixel_bytes)),
+        biases(static_cast<const Sum<T>*>(args_.bias) + place_.channel),
         input(static_cast<const unsigned char*>(args_.input) +
               (place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.geometry.in_channels +
                place_.channel) *
@@ -38,13 +38,14 @@ struct Image {
   }
 
   template <int pack>
-  __device__ __forceinline__ void load_parameters(int kernel) const {
+  __device__ __forceinline__ void load_parameters(int count) const {
+    const auto* const weights = static_cast<const Sum<T>*>(args.weight);
     const int lanes = args.slice / pack, channels = args.geometry.in_channels;
-    for (int i = static_cast<int>(threadIdx.x); i < kernel * kernel * lanes; i += static_cast<int>(blockDim.x)) {
+    for (int i = static_cast<int>(threadIdx.x); i < count * lanes; i += static_cast<int>(blockDim.x)) {
       const int tap = static_cast<int>(args.by_lanes.quotient(static_cast<std::uint32_t>(i)));
       const int channel = place.channel + (i - tap * lanes) * pack;
       if (channel >= channels) continue;
-      ptx::copy_async<pack * 4>(ptx::shared_address(taps + i * pack), args.weight + tap * channels + channel, true);
+      ptx::copy_async<pack * 4>(ptx::shared_address(taps + i * pack), weights + tap * channels + channel, true);
     }
   }
 

@@ -13,7 +13,8 @@
 //   map of such a block is then neither written nor read, and a launch is saved.
 // Preconditions: Arguments filled in by depthwise.cpp; compute capability 8.0 for the tiled ones.
 //
-// Sums are in f32, tap by tap in the order of the kernel's rows; the general kernel adds up row by row.
+// Sums are in f32, tap by tap in the order of the kernel's rows; the general kernel adds up row by row. Of codes they
+// are whole numbers, four rows of a channel at a time (CodeTaps).
 
 #include "lamina/cuda/conv2d/depthwise/expanded.cuh"
 #include "lamina/cuda/conv2d/depthwise/general.cuh"
@@ -22,12 +23,10 @@
 
 namespace lamina::cuda::depthwise {
 
-template <int taps, int pack>
-__device__ __forceinline__ void load_taps(float (&w)[taps][pack], const float* from, int pitch) {
+template <class Word, int taps, int pack>
+__device__ __forceinline__ void load_taps(Word (&w)[taps][pack], const Word* from, int pitch) {
 #pragma unroll
-  for (int tap = 0; tap < taps; ++tap) {
-    to_floats<float, pack>(reinterpret_cast<const unsigned char*>(from + tap * pitch), w[tap]);
-  }
+  for (int tap = 0; tap < taps; ++tap) load_words(from + tap * pitch, w[tap]);
 }
 
 template <class Source, int kernel, int stride, int pack, int columns, int rows>
@@ -35,23 +34,25 @@ __global__ void __launch_bounds__(max_threads, 2)
     tiled_kernel(const __grid_constant__ typename Source::Arguments args) {
 #if __CUDA_ARCH__ >= 800
   using T = typename Source::Element;
-  constexpr bool in_registers = kernel * kernel * pack <= 36;
+  using Word = Sum<T>;
+  constexpr int taps_of_channel = of_codes<T> ? CodeTaps{kernel, stride, rows}.words() * kernel : kernel * kernel;
+  constexpr bool in_registers = taps_of_channel * pack <= 36;
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
   const ConvGeometry& g = args.geometry;
   const Place place(args, rows, columns);
-  const Source source(args, place, kernel, place.row * stride - g.padding_height,
+  const Source source(args, place, taps_of_channel, place.row * stride - g.padding_height,
                       place.column * stride - g.padding_width, memory);
   const int thread = static_cast<int>(threadIdx.x), items = args.slice / pack * args.across * args.down;
 
   // Parameters do not depend on the kernel before this one.
   const Item own(args, place, thread, rows, columns, pack);
-  float w[in_registers ? kernel * kernel : 1][pack];
+  Word w[in_registers ? taps_of_channel : 1][pack];
   if constexpr (in_registers && !Source::expands) {
     const bool mine = thread < items && own.channel < g.in_channels;
-    load_taps(w, args.weight + (mine ? own.channel : 0), g.in_channels);
+    load_taps(w, static_cast<const Word*>(args.weight) + (mine ? own.channel : 0), g.in_channels);
   } else {
-    source.template load_parameters<pack>(kernel);
+    source.template load_parameters<pack>(taps_of_channel);
   }
   wait_for_predecessor();
   source.load();
@@ -62,35 +63,35 @@ __global__ void __launch_bounds__(max_threads, 2)
 
   const auto add_up = [&](const Item& item) {
     if (item.row >= g.out_height || item.column >= g.out_width || item.channel >= g.in_channels) return;
-    const float* taps = source.taps + item.lane * pack;
+    const Word* taps = source.taps + item.lane * pack;
     if constexpr (in_registers && Source::expands) load_taps(w, taps, args.slice);
     const int rows_left = g.out_height - item.row, columns_left = g.out_width - item.column;
-    float sum[rows][columns][pack] = {};
     const unsigned char* first =
         source.map + (item.down * rows * stride * args.halo_width + item.across * columns * stride) * args.pixel_bytes +
         item.lane * pack * static_cast<int>(sizeof(T));
-    add_windows<T, kernel, stride, in_registers>(
-        first, args.halo_width * args.pixel_bytes, args.pixel_bytes,
-        [&](int kh, int kw, float(&tap)[pack]) {
-          if constexpr (in_registers) {
+    const auto tap = [&](int i, Word(&to)[pack]) {
+      if constexpr (in_registers) {
 #pragma unroll
-            for (int j = 0; j < pack; ++j) tap[j] = w[kh * kernel + kw][j];
-          } else {
-            to_floats<float, pack>(reinterpret_cast<const unsigned char*>(taps + (kh * kernel + kw) * args.slice), tap);
-          }
-        },
-        sum);
-    float bias[pack];
-    to_floats<float, pack>(reinterpret_cast<const unsigned char*>(source.biases + item.lane * pack), bias);
+        for (int j = 0; j < pack; ++j) to[j] = w[i][j];
+      } else {
+        load_words(taps + i * args.slice, to);
+      }
+    };
+    Word bias[pack];
+    load_words(source.biases + item.lane * pack, bias);
     const std::int64_t output =
         ((place.image * g.out_height + item.row) * g.out_width + item.column) * g.in_channels + item.channel;
     const auto index = [&](int r, int c) {
       return output + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels;
     };
     const auto inside = [&](int r, int c) { return r < rows_left && c < columns_left; };
-    if constexpr (std::is_integral_v<T>) {
-      store_codes(args.ends, item.channel, bias, sum, args.output, index, inside);
+    Word sum[rows][columns][pack] = {};
+    if constexpr (of_codes<T>) {
+      add_code_windows<T, kernel, stride>(first, args.halo_width * args.pixel_bytes, args.pixel_bytes, tap, bias, sum);
+      store_codes(args.ends, item.channel, sum, args.output, index, inside);
     } else {
+      add_windows<T, kernel, stride, in_registers>(first, args.halo_width * args.pixel_bytes, args.pixel_bytes, tap,
+                                                   sum);
       store_windows<T>(args.finish, bias, sum, static_cast<T*>(args.output), index, inside);
     }
   };
@@ -107,8 +108,9 @@ Instance tiled() {
   // As many as leave a thread's 128 registers for its row of inputs: f32 is loaded in place of converted.
   constexpr bool wide = sizeof(typename Source::Element) == 4 && pack == 4;
   constexpr int columns = kernel > 3 && stride == 1 ? (wide && kernel > 5 ? 4 : 7) : wide && kernel > 3 ? 2 : 4;
-  return {kernel,  stride, pack,
-          columns, rows,   reinterpret_cast<const void*>(&tiled_kernel<Source, kernel, stride, pack, columns, rows>)};
+  const void* const function =
+      reinterpret_cast<const void*>(&tiled_kernel<Source, kernel, stride, pack, columns, rows>);
+  return {kernel, stride, pack, columns, rows, function, of_codes<typename Source::Element>};
 }
 template <class T, int pack>
 Instance general() {
@@ -125,7 +127,7 @@ std::vector<Instance> instances() {
           general<T, 4>(),        general<T, 1>()};
 }
 
-/// Of codes, whose sums of 49 products are whole numbers that f32 has.
+/// Of codes.
 template <class T>
 std::vector<Instance> code_instances() {
   using S = Image<T>;

@@ -9,6 +9,12 @@
 
 namespace lamina::cuda::depthwise {
 
+template <class T>
+inline constexpr bool of_codes = std::is_integral_v<T>;
+/// What weights and sums are: of codes whole numbers.
+template <class T>
+using Sum = std::conditional_t<of_codes<T>, int, float>;
+
 /// Where a block's work lies.
 struct Place {
   int slice, row, column, channel;  // its first output

@@ -35,15 +35,6 @@ struct Task {
   Divider by_channels, by_width, by_height, by_filters;
 };
 
-/// sum + the products of four bytes of T and four of i8.
-template <class T>
-__device__ __forceinline__ int multiply_four(std::uint32_t x, std::uint32_t w, int sum) {
-  if constexpr (std::is_signed_v<T>) return __dp4a(static_cast<int>(x), static_cast<int>(w), sum);
-  int result;
-  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(x), "r"(w), "r"(sum));
-  return result;
-}
-
 struct Place {
   std::uint32_t channel;
   int image, top, left;
@@ -89,8 +80,8 @@ __global__ void __launch_bounds__(threads) direct_kernel(const __grid_constant__
           } else if (!whole && c + 4 > channels) {
             four &= 0xffffffffu >> 8 * (c + 4 - channels);
           }
-          sum = multiply_four<T>(four, __ldg(weight), sum);
-          if (t.zeros != nullptr) codes = multiply_four<T>(four, 0x01010101u, codes);
+          sum = ptx::dot_four<T>(four, __ldg(weight), sum);
+          if (t.zeros != nullptr) codes = ptx::dot_four<T>(four, 0x01010101u, codes);
         }
       }
     }

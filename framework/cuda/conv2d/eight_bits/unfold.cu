@@ -3,7 +3,6 @@
 //
 // Shared memory: none. Preconditions: one group; input and rows aligned to the unit. The limit is memory.
 
-#include <algorithm>
 #include <limits>
 
 #include "lamina/base/math.h"

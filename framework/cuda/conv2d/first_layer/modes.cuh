@@ -8,7 +8,6 @@
 #include "lamina/cuda/conv2d/first_layer/params.h"
 #include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/ptx/arithmetic.cuh"
-#include "lamina/kernel/conv_geometry.h"
 
 /// The four precisions as the tensor cores see them: operand type, whether inputs may be stored so (`narrow`), number
 /// of products, and which values the fast path may take. Range checks compare the bits of |x|, so that NaN counts as

@@ -14,7 +14,9 @@ namespace resident {
 
 /// Tuning: tile.
 bool takes(const ConvProblem& problem, const Preparation& preparation);
-/// Throws Error if memory runs out.
+/// Codes to codes, looked up or added to others: pairs of channels and of filters in each group. Tuning: tile.
+bool takes_codes(const ConvProblem& problem, const Preparation& preparation);
+/// Of either. Throws Error if memory runs out.
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
 }  // namespace resident

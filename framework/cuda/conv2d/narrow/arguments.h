@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lamina/cuda/conv2d/eight_bits_ends.h"
+#include "lamina/cuda/conv2d/code_ends.h"
 #include "lamina/cuda/divider.h"
-#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/neighbours.h"
 
@@ -19,28 +18,23 @@ inline constexpr int threads = 256, warps = threads / 32;
 inline constexpr int chunk_bytes = 64;      // of a pixel, of two mma.sync: 16 of each lane
 inline constexpr int fragment_bytes = 512;  // of weights: a chunk of 8 filters
 
-/// What becomes of sums of codes: codes, which are looked up, or added to those at Finish::residual.
-struct CodeEnds {
-  eight_bits::SumsEnd end = {};
-  const std::uint8_t* table = nullptr;  // [256]
-  Reading own = {}, others = {};
-  Rounding again = {};  // of their sum
-};
-
 struct Arguments {
   const void* input = nullptr;             // [M, K]
-  const void* factors = nullptr;           // [N, K], what the channels of each image are multiplied by; or nothing
+  const void* factors = nullptr;           // [N, K], what the channels of each image are multiplied by; or nothing.
+                                           // Of codes f32
   const unsigned char* weights = nullptr;  // [slices, slice_bytes], see slice_bytes
   void* output = nullptr;                  // [M, F]
   Finish finish;                           // a clamp, perhaps behind an addition; of codes only what is added
-  CodeEnds codes;
+  eight_bits::CodeEnds codes;
+  Multiplier product;                         // of codes and factors
   int pixels = 0, channels = 0, filters = 0;  // M, K, F
   int output_pitch = 0;                       // elements from pixel to pixel of the output and of what is added
   int chunks = 0;                             // of K
   int slices = 0;                             // of the filters: 8 n each
   int splits = 1;                             // warps that share the chunks of a tile: 1, 2, 4 or 8
   int tiles = 0;                              // of pixels, of a whole block's warps
-  Divider by_slices, by_image;                // by_image: pixels of an image
+  int images = 0, image_pixels = 0;           // N, and the pixels of each
+  Divider by_slices, by_image;                // by_image: pixels of an image; of codes a warp's tiles of one
   Neighbours neighbours = {};
 };
 
@@ -66,14 +60,19 @@ struct Tile {
 
 /// Chunks of pixels that a warp has in registers or on their way there.
 __host__ __device__ constexpr int stages_of(int m) { return m == 1 ? 3 : 2; }
+/// Words of a chunk's factors, for a lane: of 16 bits as many as of its pixels; of codes 16 for all of these, which are
+/// of one image.
+__host__ __device__ constexpr int factor_words(int m, bool scaled, bool codes) {
+  return !scaled ? 0 : codes ? 16 : 8 * m;
+}
 /// Blocks that a multiprocessor's registers are for.
-__host__ __device__ constexpr int resident_of(int m, int n, bool scaled) {
-  return m * n * 4 + stages_of(m) * m * 8 * (scaled ? 2 : 1) <= 72 ? 2 : 1;
+__host__ __device__ constexpr int resident_of(int m, int n, bool scaled, bool codes) {
+  return m * n * 4 + stages_of(m) * (m * 8 + factor_words(m, scaled, codes)) <= 72 ? 2 : 1;
 }
 
 std::vector<Tile> tiles_f16();
 std::vector<Tile> tiles_bf16();
-std::vector<Tile> tiles_u8();  // these and the next: none scaled
+std::vector<Tile> tiles_u8();
 std::vector<Tile> tiles_i8();
 
 }  // namespace lamina::cuda::narrow

@@ -19,15 +19,17 @@ double expected_cycles(const Choice& c, int operands, const DeviceDescription& d
   constexpr double tile_latency = 1900, chunk_latency = 690, product_latency = 32, reduction = 240,
                    reduce_fragment = 51;
   constexpr double product = 4.2, bytes_per_cycle = 34, shared_per_cycle = 150, stored_per_cycle = 23;
+  constexpr double chunk_multiplies = 320, multiplied_per_cycle = 26;  // of codes, by their instructions; not fitted
   const Arguments& a = c.args;
   const int m = c.tile.m, n = c.tile.n;
-  const bool codes = c.element_bytes == 1;
+  const bool codes = c.element_bytes == 1, multiplies = codes && c.tile.scaled;
   const double products = m * n * 2, warp_tiles = warps / a.splits;  // of a block's tile
   const double stores = 2.0 * m * (n % 4 == 0 ? n / 4 : 1) * (a.splits == 1 ? 57 : 108);
-  const double tile =
-      tile_latency +
-      std::ceil(1.0 * a.chunks / a.splits) * std::max(products * product_latency, chunk_latency / (stages_of(m) - 1)) +
-      stores + (a.splits > 1 ? reduction + reduce_fragment * m * n : 0);
+  const double tile = tile_latency +
+                      std::ceil(1.0 * a.chunks / a.splits) *
+                          std::max(products * product_latency + (multiplies ? chunk_multiplies * m : 0),
+                                   chunk_latency / (stages_of(m) - 1)) +
+                      stores + (a.splits > 1 ? reduction + reduce_fragment * m * n : 0);
   const double rounds = ceil_div(a.tiles, c.blocks / a.slices);
   const double blocks = std::ceil(1.0 * c.blocks / device.multiprocessors) * rounds;  // of a multiprocessor
   const double pixels = warp_tiles * 16 * m, filters = 8.0 * n;
@@ -36,7 +38,8 @@ double expected_cycles(const Choice& c, int operands, const DeviceDescription& d
   const double work =
       blocks *
       (std::max({warp_tiles * a.chunks * products * product, read / bytes_per_cycle, shared / shared_per_cycle}) +
-       pixels * filters * 2 * operands / stored_per_cycle);  // of codes, instructions
+       pixels * filters * 2 * operands / stored_per_cycle +  // of codes, instructions
+       (multiplies ? pixels * a.channels / multiplied_per_cycle : 0));
   const double fill = slice_bytes(a.chunks, n, codes) / fill_per_cycle * (c.blocks > device.multiprocessors ? 2 : 1);
   return start + fill + each_block * c.blocks + std::max(rounds * tile, work);
 }
@@ -62,12 +65,18 @@ std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, 
     args.chunks = ceil_div(g.in_channels * c.element_bytes, chunk_bytes);
     args.slices = ceil_div(g.out_channels, 8 * tile.n);
     args.by_slices = Divider(args.slices), args.by_image = Divider(g.out_pixels());
+    args.images = static_cast<int>(g.batch), args.image_pixels = static_cast<int>(g.out_pixels());
+    int tiles = ceil_div(args.pixels, 16 * tile.m);  // of a warp
+    if (tile.scaled && c.element_bytes == 1) {
+      const int of_image = ceil_div(args.image_pixels, 16 * tile.m);
+      args.by_image = Divider(of_image), tiles = args.images * of_image;
+    }
     for (const int splits : {1, 2, 4, 8}) {
       if (splits > 1 && splits > args.chunks) break;
       if (p.tuning.splits > 0 && splits != p.tuning.splits) continue;
       if (like != nullptr && splits != like->args.splits) continue;
       args.splits = splits;
-      args.tiles = ceil_div(args.pixels, 16 * tile.m * (warps / splits));
+      args.tiles = ceil_div(tiles, warps / splits);
       c.shared_bytes =
           slice_bytes(args.chunks, tile.n, c.element_bytes == 1) + (splits > 1 ? warps * tile.m * tile.n * 512 : 0);
       if (c.shared_bytes > p.device.shared_bytes) continue;

@@ -55,32 +55,6 @@ bool slices_fit(const Preparation& p) {
   return !p.has_slices() || (!p.input().is_slice() && p.output().pixel_pitch() % 8 == 0);
 }
 
-/// Codes that become codes, by themselves, looked up or added to others, whose numbers are of ordinary size.
-bool ends_in_codes(const ConvProblem& problem, const Preparation& p) {
-  using namespace lamina::detail;
-  const EightBitWeights& eight = problem.eight;
-  if (eight.zero_point.defined() || (problem.bias.defined() && !eight.bias.defined()) || !is_code(p.output()))
-    return false;
-  if (!is_sum_of_eight_bits(problem, p)) return is_eight_bits_and_table(problem, p);
-  return operands_fit(p) && Rounding(p.output()).inverse != 0 &&
-         std::max(eight.codes.scale, p.inputs[1].quantization.scale) < 1e15f;
-}
-
-CodeEnds ends_of_codes(const ConvProblem& problem, const Preparation& p, const lamina::detail::ChannelEnd& end,
-                       Constants& constants) {
-  CodeEnds ends = {.end = end.end};
-  if (const auto& table = problem.eight.table) {
-    ends.table = constants.add(std::vector<std::uint8_t>(table->begin(), table->end()));
-  }
-  if (p.inputs.size() == 1) return ends;
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const auto clamp = chain.size() == 1 ? lamina::detail::Bounds() : *lamina::detail::clamp_of(chain[1]);
-  ends.own = Reading(lamina::detail::CodesAlone(problem, p).output), ends.others = Reading(p.inputs[1]);
-  ends.again = Rounding(p.output());
-  ends.again.clamp(clamp.low, clamp.high);
-  return ends;
-}
-
 }  // namespace
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
@@ -88,17 +62,21 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const bool codes = lamina::detail::is_code(p.input());
   const DType type = codes ? p.input().format.dtype : storage_type(p.precision);
   const std::size_t operands = problem.scaled ? 2 : 1;
-  const auto fit = [&](const View& view, std::int64_t pixels) {
-    return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1) && view.alignment % 16 == 0;
+  const auto fit = [&](const View& view, std::int64_t pixels, DType stored) {
+    return view.format.dtype == stored && (view.format.layout == Layout::nhwc || pixels == 1) &&
+           view.alignment % 16 == 0;
   };
   if (p.device.architecture < 80 || size_of(type) != (codes ? 1 : 2) || !lamina::detail::is_of_pixels(g) ||
       g.groups != 1 || g.in_channels % 8 != 0 || g.out_channels % 8 != 0 || p.inputs.size() < operands ||
-      g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels()) ||
-      !fit(p.output(), g.out_pixels()) || !slices_fit(p)) {
+      g.batch * g.out_pixels() > std::numeric_limits<int>::max() || !fit(p.input(), g.in_pixels(), type) ||
+      !fit(p.output(), g.out_pixels(), type) || !slices_fit(p)) {
     return false;
   }
-  if (codes) return ends_in_codes(problem, p) && keep(choose(problem, p), p);
-  if (problem.scaled && !fit(p.inputs[1], 1)) return false;
+  if (problem.scaled && !fit(p.inputs[1], 1, codes ? DType::f32 : type)) return false;
+  if (codes) {
+    const lamina::detail::OfProduct product(problem, p);
+    return eight_bits::ends_in_codes(product.problem, product.preparation) && keep(choose(problem, p), p);
+  }
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
       finish_of(epilogue, type).kind != Finish::Kind::clamp ||
@@ -119,23 +97,19 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   Constants constants(p.device.device.index);
   std::optional<lamina::detail::ChannelEnd> codes;
   if (lamina::detail::is_code(p.input())) {
-    const lamina::detail::CodesAlone alone(problem, p);
-    codes = lamina::detail::channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
-    args.codes = ends_of_codes(problem, p, *codes, constants);
+    const lamina::detail::OfProduct product(problem, p);
+    args.codes = eight_bits::ends_of_codes(product.problem, product.preparation, constants, codes);
+    args.product = Multiplier(p.input(), problem.eight.product);
   } else {
     args.finish = finish_of(problem.epilogue, type);
   }
   args.weights = constants.add(pack(problem, args, tile.n, type, codes).bytes());
   const std::size_t operands = problem.scaled ? 2 : 1;
   return make_launched<Arguments>(
-      {.description = lamina::detail::concat("narrow (mma.sync): ",
-                                             tile.scaled ? "scaled, "
-                                             : codes     ? "codes, "
-                                                         : "",
-                                             16 * tile.m, " pixels x ", 8 * tile.n, " filters per warp, ", args.splits,
-                                             args.splits == 1 ? " part of K, " : " parts of K, ",
-                                             (choice->shared_bytes + 1023) / 1024, " KB shared memory, ",
-                                             choice->blocks, " blocks"),
+      {.description = lamina::detail::concat(
+           "narrow (mma.sync): ", codes ? "codes, " : "", tile.scaled ? "scaled, " : "", 16 * tile.m, " pixels x ",
+           8 * tile.n, " filters per warp, ", args.splits, args.splits == 1 ? " part of K, " : " parts of K, ",
+           (choice->shared_bytes + 1023) / 1024, " KB shared memory, ", choice->blocks, " blocks"),
        .kernel = tile.kernel,
        .how = of_blocks(choice->blocks, threads, choice->shared_bytes),
        .args = args,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/cuda/conv2d/stem/tiles.h"
 #include "lamina/cuda/runtime/launched.h"

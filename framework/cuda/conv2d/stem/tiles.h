@@ -32,13 +32,4 @@ std::int64_t share_out(Arguments& a, const ConvGeometry& g, int slices, int mult
   return blocks;
 }
 
-/// Where a filter's weights stand: a lane has 2 n neighbouring filters, columns 2 t and 2 t + 1 of fragment j are its
-/// filters 2 j and 2 j + 1.
-struct FilterPlace {
-  int slice, fragment, column;
-};
-inline FilterPlace filter_place(int filter, int n) {
-  return {filter / (8 * n), filter % (2 * n) / 2, filter % (8 * n) / (2 * n) * 2 + filter % 2};
-}
-
 }  // namespace lamina::cuda::stem

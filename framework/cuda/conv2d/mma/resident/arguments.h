@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "lamina/cuda/conv2d/code_ends.h"
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/fragments.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/kernel/conv_geometry.h"
-#include "lamina/kernel/precision.h"
 
 /// What the host and the device code of the convolution by mma.sync agree on. docs/inside/grouped.md has the pictures.
 namespace lamina::cuda::mma::resident {
@@ -67,12 +67,15 @@ struct Arguments {
   ConvGeometry geometry;
   const void* input = nullptr;          // [N, H, W, C]
   const void* weight = nullptr;         // [bundles, chunks, steps of 2 units, fragments of 8 filters, lane, words]
-  const float* bias = nullptr;          // [bundles, fragments * 8], zeros where there is none
+  const void* bias = nullptr;           // [bundles, fragments * 8] in f32, zeros where there is none; of codes whole
+                                        // numbers, and behind a bundle's their factors
   const FilterRange* ranges = nullptr;  // the same, fp32 only
   void* output = nullptr;               // [N, OH, OW, OC], from pixel to pixel output_pitch elements
   int output_pitch = 0;
   bool paired = false;  // which, and the address, are a multiple of two elements
-  Finish finish;
+  Finish finish;        // of codes only what is added
+  eight_bits::CodeEnds codes;
+  std::uint32_t padding = 0;  // of codes: four times what surrounds the image
   Bundling bundling;
   Axis y, x;
   bool window = false;    // rectangles of 8 columns, whose rows stay in registers for all taps: window.cuh
@@ -103,17 +106,16 @@ struct Arguments {
 };
 
 /// Bytes of weights in one step of a bundle's chunk.
-__host__ __device__ constexpr int step_bytes_of(Precision precision, int fragments) {
-  return fragments * 32 * (precision == Precision::fp32 ? 16 : 8);
-}
+__host__ __device__ constexpr int step_bytes_of(bool split, int fragments) { return fragments * 32 * (split ? 16 : 8); }
 
 /// Where element `e` of unit `unit` meets filter `filter` of a bundle, in elements from the beginning of a chunk's
-/// weights. fp32: the high word; the low one is two further.
-__host__ __device__ constexpr std::size_t place_of(Precision precision, int fragments, int unit, int e, int filter) {
-  const int element_bytes = precision == Precision::fp16 || precision == Precision::bf16 ? 2 : 4;
-  const FragmentPlace place = fragment_place(element_bytes, unit % 2 * (unit_bytes / element_bytes) + e, filter % 8);
-  const auto fragment = static_cast<std::size_t>(unit / 2 * fragments + filter / 8) * 32;
-  const std::size_t of_lane = element_bytes == 2 || precision == Precision::fp32 ? 4 : 2;
+/// weights. `split`: the high word; the low one is two further. Of codes a lane has neighbouring filters.
+__host__ __device__ constexpr std::size_t place_of(int element_bytes, bool split, int fragments, int unit, int e,
+                                                   int filter) {
+  const FilterPlace at = element_bytes == 1 ? filter_place(filter, fragments) : FilterPlace{0, filter / 8, filter % 8};
+  const FragmentPlace place = fragment_place(element_bytes, unit % 2 * (unit_bytes / element_bytes) + e, at.column);
+  const auto fragment = static_cast<std::size_t>(unit / 2 * fragments + at.fragment) * 32;
+  const auto of_lane = static_cast<std::size_t>((split ? 16 : 8) / element_bytes);
   return (fragment + static_cast<std::size_t>(place.lane)) * of_lane + static_cast<std::size_t>(place.element);
 }
 
@@ -145,10 +147,12 @@ struct Tile {
   int warps_n() const { return 4 / warps_m; }
 };
 
-/// What is compiled for a precision, in the order in which Tuning::tile counts: CMakeLists.txt.
+/// What is compiled for a precision, or for codes, in the order in which Tuning::tile counts: CMakeLists.txt.
 std::vector<Tile> tiles_fp32();
 std::vector<Tile> tiles_tf32();
 std::vector<Tile> tiles_fp16();
 std::vector<Tile> tiles_bf16();
+std::vector<Tile> tiles_u8();
+std::vector<Tile> tiles_i8();
 
 }  // namespace lamina::cuda::mma::resident

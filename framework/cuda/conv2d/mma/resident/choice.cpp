@@ -16,10 +16,19 @@ using lamina::detail::round_up;
 constexpr int max_pixels_of_a_row = 1 << 20;
 
 struct Need {
-  Precision precision;
+  bool codes, split;
   int element_bytes;
+  explicit Need(const Preparation& p)
+      : codes(p.has_codes()),
+        split(!codes && p.precision == Precision::fp32),
+        element_bytes(codes ? 1 : static_cast<int>(size_of(storage_type(p.precision)))) {}
   int unit_elements() const { return unit_bytes / element_bytes; }
 };
+
+std::vector<Tile> tiles_of(const Preparation& p) {
+  if (!p.has_codes()) return resident::tiles_of(p.precision);
+  return p.input().format.dtype == DType::u8 ? tiles_u8() : tiles_i8();
+}
 
 /// The bundles of at most `most` filters whose products are the fewest.
 Bundling bundle_groups(const ConvGeometry& g, const Need& need, int most) {
@@ -31,8 +40,8 @@ Bundling bundle_groups(const ConvGeometry& g, const Need& need, int most) {
     if (parts > 1) b.filters = round_up(ceil_div(out, parts), 8), b.parts = ceil_div(out, b.filters);
     if (b.filters > round_up(most, 8)) return;
     b.count = b.parts > 1 ? g.groups * b.parts : ceil_div(g.groups, packed);
-    const double cost =
-        static_cast<double>(b.count) * round_up(b.channels, need.unit_elements()) * round_up(b.filters, 8);
+    const double filters = round_up(need.codes ? most : b.filters, 8);
+    const double cost = static_cast<double>(b.count) * round_up(b.channels, need.unit_elements()) * filters;
     if (cost >= least) return;
     least = cost, best = b;
   };
@@ -72,11 +81,12 @@ struct Work {
 Work work_of(const Choice& c, const Need& need) {
   const Arguments& a = c.args;
   const int m = c.tile.m, n = c.tile.n;
-  const double product = need.precision == Precision::fp32 ? 24 : 8;  // of a warp alone, 16 x 8
+  const double product = need.split ? 24 : 8;  // of a warp alone, 16 x 8
   if (!a.window) {
-    constexpr double step = 34, beside_products = 12;
+    constexpr double step = 34, beside_products = 12, barriers = 80;  // of a chunk; floats' tiles were fitted without
     const int rounds = ceil_div(a.block_bundles, c.tile.warps_n());
-    const double alone = 1.0 * rounds * a.chunks * a.steps * std::max(step, beside_products + product * m * n);
+    const double alone = 1.0 * rounds * a.chunks * a.steps * std::max(step, beside_products + product * m * n) +
+                         (need.codes ? barriers * (a.chunks - 1) : 0);
     return {alone, alone};
   }
   // A rectangle of a bundle: each unit's first loads, then products; then the way out. Full: slots to issue it.
@@ -138,7 +148,7 @@ std::optional<Choice> divided(const ConvGeometry& g, const Need& need, const Til
   a.shared = shared;
   // Sums of several chunks stay in registers; bundles of one group share channels, others follow each other.
   if (a.chunks > 1 ? window || bundles > (one_group ? tile.warps_n() : 1)
-                   : bundles > 1 && !one_group && (shared || !aligned))
+                   : bundles > 1 && !one_group && (shared || (!aligned && !need.codes)))
     return {};
   if (bundles > std::max(bundling.count, tile.warps_n())) return {};
   if (bundles < tile.warps_n() && tile.warps_n() <= bundling.count) return {};
@@ -153,15 +163,16 @@ std::optional<Choice> divided(const ConvGeometry& g, const Need& need, const Til
   a.store_width = std::gcd(need.unit_elements(), std::gcd(g.out_channels, bundling.filters));
   if (bundling.parts > 1) a.store_width = std::gcd(a.store_width, g.group_out_channels());
   a.biases_offset = window ? 0 : round_up(a.steps * 2 * static_cast<int>(sizeof(int)), 16);
-  a.ring_offset = a.biases_offset + (window ? a.block_bundles * tile.n * 8 * static_cast<int>(sizeof(float)) : 0);
+  const int words = need.codes ? 2 : window ? 1 : 0;  // of a filter's bias
+  a.ring_offset = a.biases_offset + words * a.block_bundles * tile.n * 8 * static_cast<int>(sizeof(float));
   return c;
 }
 
 /// Calls f with all ways to divide the work; `like`: those that add up in its order.
 template <class F>
 void each_choice(const ConvGeometry& g, const Preparation& p, const Choice* like, bool window, const F& f) {
-  const Need need{p.precision, static_cast<int>(size_of(storage_type(p.precision)))};
-  const auto all = tiles_of(p.precision);
+  const Need need(p);
+  const auto all = tiles_of(p);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Tile& tile = all[i];
     if (p.tuning.tile >= 0 && static_cast<std::size_t>(p.tuning.tile) != i) continue;
@@ -176,7 +187,7 @@ void each_choice(const ConvGeometry& g, const Preparation& p, const Choice* like
         auto c = divided(g, need, tile, bundling, window, units, bundles);
         if (!c) continue;
         Arguments& a = c->args;
-        const int weight_bytes = a.steps * step_bytes_of(p.precision, tile.n) * a.block_bundles;
+        const int weight_bytes = a.steps * step_bytes_of(need.split, tile.n) * a.block_bundles;
         a.y = axis_of(g.kernel_height, g.stride_height, g.dilation_height);
         a.x = axis_of(g.kernel_width, g.stride_width, g.dilation_width);
         const auto consider = [&](int height, int width) {
@@ -235,14 +246,13 @@ void set_dividers(Choice& c) {
 
 /// The fastest by estimate; `like`: among those that add up in its order.
 std::optional<Choice> search(const ConvGeometry& g, const Preparation& p, const Choice* like) {
-  const Need need{p.precision, static_cast<int>(size_of(storage_type(p.precision)))};
+  const Need need(p);
   if (g.kernel_height > 256 || g.kernel_width > 256 || g.kernel_height * g.kernel_width > 4096) return {};
   if (g.out_pixels() > std::numeric_limits<int>::max()) return {};
   std::optional<Choice> best;
   double best_cycles = std::numeric_limits<double>::infinity();
   for (const bool window : {true, false}) {
-    if (best || (like != nullptr ? like->args.window != window : window && !is_window(g, need, tiles_of(p.precision))))
-      continue;
+    if (best || (like != nullptr ? like->args.window != window : window && !is_window(g, need, tiles_of(p)))) continue;
     each_choice(g, p, like, window, [&](const Choice& c) {
       const double cycles = expected_cycles(c, need, p.device);
       if (cycles >= best_cycles) return;
@@ -278,6 +288,7 @@ ConvGeometry flattened(const ConvGeometry& geometry) {
 
 std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation) {
   constexpr std::int64_t usual_batch = 32;
+  if (preparation.has_codes()) return search(flattened(geometry), preparation, nullptr);  // sums have no order
   // The order of K is the layer's: what is best for some usual batch.
   ConvGeometry usual = geometry;
   usual.batch = usual_batch;

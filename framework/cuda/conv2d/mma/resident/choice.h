@@ -3,7 +3,9 @@
 #include <optional>
 
 #include "lamina/cuda/conv2d/mma/resident/arguments.h"
+#include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/preparation.h"
+#include "lamina/kernel/rules/eight_bits.h"
 
 /// How the work is divided among blocks: a rule, no trial runs.
 namespace lamina::cuda::mma::resident {
@@ -23,14 +25,15 @@ ConvGeometry flattened(const ConvGeometry& geometry);
 /// The fastest by estimate among those that the tuning leaves; nothing if a window does not fit into shared memory.
 std::optional<Choice> choose(const ConvGeometry& geometry, const Preparation& preparation);
 
-/// The weights as place_of says, of all bundles; ranges and biases by bundle and filter.
+/// The weights as place_of says, of all bundles; ranges and, as Arguments has them, biases by bundle and filter.
 struct Parameters {
   std::vector<unsigned char> weights;
-  std::vector<float> biases;
+  Packed biases;
   std::vector<FilterRange> ranges;
 };
 Parameters pack(const Arguments& args, Precision precision,
-                const float* weight,  // [OC, C / groups, KH, KW]
-                const float* bias);   // [OC] or null
+                const float* weight,                       // [OC, C / groups, KH, KW]
+                const float* bias,                         // [OC] or null
+                const lamina::detail::ChannelEnd* codes);  // or null
 
 }  // namespace lamina::cuda::mma::resident

@@ -28,7 +28,7 @@ __device__ __forceinline__ void load_chunk(const Arguments& args, const Place& p
                                            std::uint32_t stage, bool pixels, bool weights) {
   constexpr int element_bytes = static_cast<int>(sizeof(typename Op::Element));
   if (weights) {
-    load_weights<Op::precision>(args, place.bundle, chunk, stage + static_cast<std::uint32_t>(args.weight_offset));
+    load_weights<Op::split>(args, place.bundle, chunk, stage + static_cast<std::uint32_t>(args.weight_offset));
   }
   if (!pixels) return;
   if (args.copy_bytes == 16) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ void load_chunk(const Arguments& args, const Place& p
     load_pixels<element_bytes, 8>(args, place, channel, chunk, stage);
   } else if (args.copy_bytes == 4) {
     load_pixels<element_bytes, 4>(args, place, channel, chunk, stage);
-  } else if constexpr (element_bytes == 2) {
+  } else if constexpr (element_bytes <= 2) {
     load_pixels<element_bytes, 2>(args, place, channel, chunk, stage);
   }
 }
@@ -73,7 +73,7 @@ __device__ __forceinline__ void convolve(const Arguments& args, const Place& pla
     to[i] = pixel < pixels && row < g.out_height && column < g.out_width ? row * g.out_width + column : -1;
   }
 
-  const int weight_bytes = args.steps * step_bytes_of(Op::precision, n);
+  const int weight_bytes = args.steps * step_bytes_of(Op::split, n);
   const int bundles = min(args.block_bundles, args.bundling.count - place.bundle);
   for (int local = warp_n, first = true; local < max(bundles, warps_n); local += warps_n, first = false) {
     Sums<Op, m, n> sums;
@@ -120,7 +120,13 @@ __device__ __forceinline__ void convolve(const Arguments& args, const Place& pla
       }
     }
     sums.end();
-    if (local < bundles) store<Op, m, n>(args, place, place.bundle + local, to, sums.sum);
+    if (local >= bundles) continue;
+    if constexpr (of_codes<Op>) {
+      const auto* const biases = reinterpret_cast<const int*>(memory + args.biases_offset) + local * 16 * n;
+      store<m, n>(args, place, place.bundle + local, to, sums.sum, biases);
+    } else {
+      store<Op, m, n>(args, place, place.bundle + local, to, sums.sum);
+    }
   }
 }
 
@@ -153,7 +159,9 @@ __global__ void __launch_bounds__(threads, Op::split   ? (m* n > 8 ? 2 : 3)
   [[maybe_unused]] const std::uint32_t start = ptx::shared_address(memory);
   const std::uint32_t ring = start + static_cast<std::uint32_t>(args.ring_offset);
   // Weights and biases do not depend on the kernel before this one.
-  if constexpr (stride > 0) load_biases(args, place.bundle, start + static_cast<std::uint32_t>(args.biases_offset));
+  if constexpr (stride > 0 || of_codes<Op>) {
+    load_biases<of_codes<Op> ? 2 : 1>(args, place.bundle, start + static_cast<std::uint32_t>(args.biases_offset));
+  }
   for (int stage = 0; stage < args.stages; ++stage) {
     load_chunk<Op>(args, place, channel, stage, ring + static_cast<std::uint32_t>(stage * args.stage_bytes), false,
                    true);
@@ -202,6 +210,14 @@ std::vector<Tile> with_windows(std::vector<Tile> tiles) {
     tiles.push_back(tile);
   }
   return tiles;
+}
+/// Sums of codes are no windows, and their bundles at least one of two fragments, but where blocks are few.
+template <class T>
+std::vector<Tile> make_tiles_of_codes() {
+  using Op = OfCodes<T>;
+  return {make_tile<Op, 1, 1>(), make_tile<Op, 1, 2>(), make_tile<Op, 2, 2>(),
+          make_tile<Op, 1, 3>(), make_tile<Op, 2, 3>(), make_tile<Op, 1, 4>(),
+          make_tile<Op, 2, 4>(), make_tile<Op, 1, 8>(), make_tile<Op, 4, 8, 2>()};
 }
 /// fp32 has sums and chains.
 template <class Op>

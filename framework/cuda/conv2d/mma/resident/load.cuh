@@ -1,7 +1,7 @@
 #pragma once
 
 // How a chunk's pixels and weights come into shared memory: by cp.async, zeros for what is outside the image or past
-// the last channel.
+// the last channel. Codes have what stands for zero outside, and past the channels, where they meet zeros, anything.
 
 #include "lamina/cuda/conv2d/mma/resident/arguments.h"
 #include "lamina/cuda/ptx/copy.cuh"
@@ -33,6 +33,13 @@ __device__ __forceinline__ void copy(std::uint32_t to, const unsigned char* from
   }
 }
 
+template <int bytes>
+__device__ __forceinline__ void fill(std::uint32_t to, std::uint32_t word) {
+  if constexpr (bytes == 2) return ptx::store_shared(to, static_cast<std::uint16_t>(word));
+#pragma unroll
+  for (std::uint32_t i = 0; i < bytes; i += 4) ptx::store_shared(to + i, __uint_as_float(word));
+}
+
 /// The pixels of a block, all channels of chunk `chunk`; a warp takes a row at a time.
 template <int element_bytes, int bytes>
 __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& place, int first_channel, int chunk,
@@ -44,7 +51,8 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
   const int range = args.shared ? args.bundling.channels : args.bundling.channels * args.block_bundles;
   const int channel = first_channel + begin;
   const int channels = min(min(range - begin, g.in_channels - channel), units * unit_elements);
-  const int pieces = units * unit_bytes / bytes, real = channels * element_bytes / bytes;
+  const int pieces = units * unit_bytes / bytes;
+  [[maybe_unused]] const int real = channels * element_bytes / bytes;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int top = place.row * g.stride_height - g.padding_height;
   const int left = place.column * g.stride_width - g.padding_width;
@@ -64,17 +72,27 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, const Place& 
     for (int i = team * 32 + lane; i < args.x.halo * pieces; i += 32 * teams) {
       const int x = static_cast<int>(args.by_pieces.quotient(static_cast<std::uint32_t>(i))), piece = i - x * pieces;
       const int column = left + x * args.x.step;
-      const bool wanted = row_inside && column >= 0 && column < g.in_width && piece < real;
-      copy<bytes>(line + static_cast<std::uint32_t>(args.x.place(x) * args.pixel_bytes + piece * bytes),
-                  source + (wanted ? column * pitch + piece * bytes : 0), wanted);
+      const bool inside = row_inside && column >= 0 && column < g.in_width;
+      const std::uint32_t at = line + static_cast<std::uint32_t>(args.x.place(x) * args.pixel_bytes + piece * bytes);
+      if constexpr (element_bytes == 1) {
+        // Bundles that follow each other have units of their own.
+        const auto bundle = static_cast<int>(args.by_units.quotient(static_cast<unsigned>(piece * bytes / unit_bytes)));
+        const int within = piece * bytes - bundle * args.units * unit_bytes,
+                  from = bundle * args.bundling.channels + within;
+        if (within >= args.bundling.channels - begin || from >= g.in_channels - channel) continue;
+        inside ? copy<bytes>(at, source + column * pitch + from, true) : fill<bytes>(at, args.padding);
+      } else {
+        const bool wanted = inside && piece < real;
+        copy<bytes>(at, source + (wanted ? column * pitch + piece * bytes : 0), wanted);
+      }
     }
   }
 }
 
 /// The weights of a block's bundles for one chunk, one bundle after the other.
-template <Precision precision>
+template <bool split>
 __device__ __forceinline__ void load_weights(const Arguments& args, int first_bundle, int chunk, std::uint32_t to) {
-  const int bytes = args.steps * step_bytes_of(precision, args.fragments);
+  const int bytes = args.steps * step_bytes_of(split, args.fragments);
   const int bundles = min(args.block_bundles, args.bundling.count - first_bundle);
   for (int bundle = 0; bundle < bundles; ++bundle, to += static_cast<std::uint32_t>(bytes)) {
     const auto* from = static_cast<const unsigned char*>(args.weight) +
@@ -87,11 +105,12 @@ __device__ __forceinline__ void load_weights(const Arguments& args, int first_bu
   }
 }
 
-/// The biases of a block's bundles.
+/// The biases of a block's bundles; `words`: for each filter.
+template <int words>
 __device__ __forceinline__ void load_biases(const Arguments& args, int first_bundle, std::uint32_t to) {
-  const int bundles = min(args.block_bundles, args.bundling.count - first_bundle);
-  const float* from = args.bias + first_bundle * args.fragments * 8;
-  for (int i = static_cast<int>(threadIdx.x) * 4; i < bundles * args.fragments * 8; i += threads * 4) {
+  const int bundles = min(args.block_bundles, args.bundling.count - first_bundle), each = args.fragments * 8 * words;
+  const auto* from = static_cast<const std::uint32_t*>(args.bias) + first_bundle * each;
+  for (int i = static_cast<int>(threadIdx.x) * 4; i < bundles * each; i += threads * 4) {
     ptx::copy_async<16>(to + static_cast<std::uint32_t>(i * 4), from + i);
   }
 }

@@ -2,6 +2,7 @@
 
 // From a warp's sums to the output: bias, the chain of functions, rounding, and the sums that have to be found again.
 
+#include "lamina/cuda/conv2d/code_ends.cuh"
 #include "lamina/cuda/conv2d/finish_all.cuh"
 #include "lamina/cuda/conv2d/mma/resident/load.cuh"
 #include "lamina/cuda/conv2d/mma/resident/sums.cuh"
@@ -20,8 +21,7 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int bundle, int f
   const int in = g.in_channels / g.groups, out = g.out_channels / g.groups;
   const int first = (place.filter + filter) / out * in - place.channel;  // of the filter's channels within the bundle
   const std::size_t chunk_words = static_cast<std::size_t>(args.steps) *
-                                  static_cast<std::size_t>(step_bytes_of(Op::precision, args.fragments)) /
-                                  sizeof(Element);
+                                  static_cast<std::size_t>(step_bytes_of(Op::split, args.fragments)) / sizeof(Element);
   const auto* weight =
       static_cast<const Element*>(args.weight) + static_cast<std::size_t>(bundle * args.chunks) * chunk_words;
   ExactSum exact;
@@ -36,8 +36,8 @@ __device__ __noinline__ float exact_sum(const Arguments& args, int bundle, int f
     for (int channel = first; channel < first + in; ++channel) {
       const int unit = channel / unit_elements, chunk = unit / args.units;
       const Element* w = weight + static_cast<std::size_t>(chunk) * chunk_words +
-                         place_of(Op::precision, args.fragments, args.slot(down, right, unit - chunk * args.units),
-                                  channel % unit_elements, filter);
+                         place_of(static_cast<int>(sizeof(Element)), Op::split, args.fragments,
+                                  args.slot(down, right, unit - chunk * args.units), channel % unit_elements, filter);
       float value = to_f32(*w);
       if constexpr (Op::split) value += w[2];
       exact.add(value, Op::value(to_f32(pixel[channel])));
@@ -57,7 +57,7 @@ __device__ __forceinline__ void store(const Arguments& args, const Place& block,
   const BundlePlace place(g, args.bundling, bundle);
   const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
   const bool paired = args.paired && place.filter % 2 == 0 && place.filters % 2 == 0;
-  const float* biases = args.bias + bundle * args.fragments * 8;
+  const float* biases = static_cast<const float*>(args.bias) + bundle * args.fragments * 8;
   const FilterRange* ranges = Op::split ? args.ranges + bundle * args.fragments * 8 : nullptr;
   const std::int64_t first =
       static_cast<std::int64_t>(block.image) * g.out_height * g.out_width * args.output_pitch + place.filter + pair;
@@ -146,6 +146,43 @@ __device__ __forceinline__ void store(const Arguments& args, const Place& block,
       static_cast<Element*>(args.output)[output] = from_f32<Element>(v[0]);
     }
   }
+}
+
+/// The same of codes, of which a lane has 2 n neighbouring filters; `biases`: those of the bundle, as Arguments::bias.
+template <int m, int n>
+__device__ __forceinline__ void store(const Arguments& args, const Place& block, int bundle, const int (&pixel)[2 * m],
+                                      const int (&sum)[m][n][4], const int* biases) {
+  const ConvGeometry& g = args.geometry;
+  const BundlePlace place(g, args.bundling, bundle);
+  const int own = static_cast<int>(threadIdx.x) % 4 * 2 * n;
+  const std::int64_t first =
+      static_cast<std::int64_t>(block.image) * g.out_height * g.out_width * args.output_pitch + place.filter + own;
+  const auto* const others = static_cast<const std::uint8_t*>(args.finish.residual);
+  const auto store_by = [&]<int count>(std::integral_constant<int, count>) {
+#pragma unroll
+    for (int j = 0; j < 2 * n; j += count) {
+      if (own + j >= place.filters) return;
+      int offset[count];
+      float factor[count];
+#pragma unroll
+      for (int e = 0; e < count; ++e) {
+        offset[e] = biases[own + j + e], factor[e] = __int_as_float(biases[8 * n + own + j + e]);
+      }
+#pragma unroll
+      for (int i = 0; i < 2 * m; ++i) {
+        if (pixel[i] < 0) continue;
+        const std::int64_t index = first + static_cast<std::int64_t>(pixel[i]) * args.output_pitch + j;
+        int values[count];
+#pragma unroll
+        for (int e = 0; e < count; ++e) values[e] = sum[i / 2][(j + e) / 2][i % 2 * 2 + e % 2] + offset[e];
+        *reinterpret_cast<Pack<std::uint16_t, count / 2>*>(static_cast<std::uint8_t*>(args.output) + index) =
+            eight_bits::codes_of(args.codes, values, factor, others == nullptr ? others : others + index);
+      }
+    }
+  };
+  constexpr int most = n % 4 == 0 ? 8 : n % 2 == 0 ? 4 : 2;
+  if (args.store_width >= most) return store_by(std::integral_constant<int, most>());
+  if constexpr (most > 2) store_by(std::integral_constant<int, 2>());
 }
 
 }  // namespace lamina::cuda::mma::resident

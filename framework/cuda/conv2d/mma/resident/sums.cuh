@@ -5,11 +5,22 @@
 #include "lamina/cuda/conv2d/mma/resident/arguments.h"
 #include "lamina/cuda/ptx/half_step.cuh"
 #include "lamina/cuda/ptx/mma.cuh"
+#include "lamina/cuda/ptx/mma_codes.cuh"
 #include "lamina/cuda/tensor_core/operands.cuh"
 #include "lamina/cuda/tensor_core/split_tf32.cuh"
 
 /// What a warp adds up of 16 m pixels x 8 n filters, a step of K at a time: 32 bytes of channels.
 namespace lamina::cuda::mma::resident {
+
+/// Codes of u8 or i8, times whole numbers of i8.
+template <class T>
+struct OfCodes {
+  using Element = T;
+  using Word = T;
+  static constexpr bool split = false;
+};
+template <class Op>
+inline constexpr bool of_codes = std::is_integral_v<typename Op::Element>;
 
 /// A lane's words of a fragment of weights: two, or two high ones and two low ones.
 template <class Op>
@@ -17,7 +28,7 @@ using Weights = std::conditional_t<Op::split, uint4, uint2>;
 
 template <class Op, int m, int n>
 struct Sums {
-  float sum[m][n][4] = {};
+  std::conditional_t<of_codes<Op>, int, float> sum[m][n][4] = {};
 
   /// Pixels in TF32 are rounded to nearest as they come from shared memory, weights when they are packed.
   __device__ __forceinline__ void multiply(std::uint32_t (&a)[m][4], const uint2 (&b)[n], int) {

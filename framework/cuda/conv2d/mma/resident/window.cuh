@@ -30,7 +30,7 @@ __device__ __forceinline__ void convolve_window(const Arguments& args, const Pla
   const std::uint32_t last_of_two = static_cast<std::uint32_t>(args.x.place(2)) * pixel_bytes + (lane < 16 ? 0 : pitch);
   const std::uint32_t all_weights =
       ring + static_cast<std::uint32_t>(args.weight_offset + lane * static_cast<int>(sizeof(Weights)));
-  const int weight_bytes = args.steps * step_bytes_of(Op::precision, n);
+  const int weight_bytes = args.steps * step_bytes_of(Op::split, n);
   const int bundles = min(args.block_bundles, args.bundling.count - place.bundle);
   const int columns = args.x.tile / 8, rectangles = args.y.tile / (2 * m) * columns;
   const int tasks = (bundles + args.run - 1) / args.run * rectangles;
