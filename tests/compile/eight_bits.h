@@ -66,4 +66,26 @@ inline void expect_as_unfused(Build& build, Value y, const Tensor& x, std::strin
           [&](const Tensor& codes, const std::string& summary) { EXPECT_EQ(whole(codes), expected) << summary; });
 }
 
+/// Layers one after the other.
+struct Block {
+  Build build = {};
+  int seed = 10;
+
+  /// Of weights drawn for the sums of so many codes.
+  Value conv(Value x, int in, int out, std::int64_t k, std::int64_t stride, std::int64_t groups, float gain = 1) {
+    const int of_group = in / static_cast<int>(groups);
+    const Tensor weights = random_codes({out, of_group, k, k}, DType::i8, static_cast<unsigned>(++seed));
+    const float scale = gain * 0.4f / (static_cast<float>(of_group) * static_cast<float>(k));
+    const std::int64_t p = k / 2;
+    return build.op("Conv", {x, build.dequantize(build.constant(weights), scale / 30, 0, DType::i8)},
+                    {{"strides", std::vector<std::int64_t>{stride, stride}},
+                     {"pads", std::vector<std::int64_t>{p, p, p, p}},
+                     {"group", groups}});
+  }
+  /// Rounded, and read again.
+  Value code(Value x, float scale, std::int64_t zero) {
+    return build.dequantize(build.quantize(x, scale, zero, DType::u8), scale, zero, DType::u8);
+  }
+};
+
 }  // namespace lamina::test

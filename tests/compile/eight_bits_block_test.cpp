@@ -10,27 +10,6 @@
 namespace lamina::test {
 namespace {
 
-struct Block {
-  Build build = {};
-  int seed = 10;
-
-  /// Of weights drawn for the sums of so many codes.
-  Value conv(Value x, int in, int out, std::int64_t k, std::int64_t stride, std::int64_t groups, float gain = 1) {
-    const int of_group = in / static_cast<int>(groups);
-    const Tensor weights = random_codes({out, of_group, k, k}, DType::i8, static_cast<unsigned>(++seed));
-    const float scale = gain * 0.4f / (static_cast<float>(of_group) * static_cast<float>(k));
-    const std::int64_t p = k / 2;
-    return build.op("Conv", {x, build.dequantize(build.constant(weights), scale / 30, 0, DType::i8)},
-                    {{"strides", std::vector<std::int64_t>{stride, stride}},
-                     {"pads", std::vector<std::int64_t>{p, p, p, p}},
-                     {"group", groups}});
-  }
-  /// Rounded, and read again.
-  Value code(Value x, float scale, std::int64_t zero) {
-    return build.dequantize(build.quantize(x, scale, zero, DType::u8), scale, zero, DType::u8);
-  }
-};
-
 Block block() {
   Block b;
   Value x = b.code(b.build.graph.input("x", {batch, 3, 37, 36}), 0.02f, 117);
@@ -68,50 +47,6 @@ TEST(EightBitsOfABlock, AreFewStepsOnAGpu) {
   }
   EXPECT_EQ(plan.find("elementwise"), std::string::npos) << plan;  // sums are in the ends
   EXPECT_EQ(plan.find("table of 256"), std::string::npos) << plan;
-}
-
-/// The front of a network: what it begins with, and a layer behind.
-struct Front {
-  std::int64_t height, width;
-  int filters;
-  std::int64_t kernel, stride, padding, window, apart, around, up;  // of the convolution, and of the pooling
-
-  Block build() const {
-    Block b;
-    Value x = b.code(b.build.graph.input("x", {batch, 3, height, width}), 0.02f, 117);
-    const Tensor weights = random_codes({filters, 3, kernel, kernel}, DType::i8, 1);
-    x = b.build.op(
-        "Conv", {x, b.build.dequantize(b.build.constant(weights), 0.0005f, 0, DType::i8)},
-        {{"strides", std::vector<std::int64_t>{stride, stride}}, {"pads", std::vector<std::int64_t>(4, padding)}});
-    x = b.code(b.build.op("Relu", {x}), 0.021f, 3);
-    x = b.build.op("MaxPool", {x},
-                   {{"kernel_shape", std::vector<std::int64_t>{window, window}},
-                    {"strides", std::vector<std::int64_t>{apart, apart}},
-                    {"pads", std::vector<std::int64_t>(4, around)},
-                    {"ceil_mode", up}});
-    x = b.code(x, 0.021f, 3);
-    b.build.graph.output(b.build.quantize(b.conv(x, filters, 32, 1, 1, 1), 0.03f, 128, DType::u8));
-    return b;
-  }
-};
-
-/// Those of ResNet, SqueezeNet and ShuffleNet, of odd images, and two that no kernel pools.
-const Front fronts[] = {{61, 60, 64, 7, 2, 3, 3, 2, 1, 0}, {62, 75, 64, 3, 2, 0, 3, 2, 0, 1},
-                        {45, 36, 24, 3, 2, 1, 3, 2, 1, 0}, {33, 250, 96, 7, 2, 2, 3, 2, 0, 1},
-                        {40, 44, 32, 3, 2, 1, 2, 2, 0, 0}, {30, 31, 16, 5, 1, 2, 3, 1, 1, 0}};
-
-TEST(EightBitsOfAFront, AreThoseOfTheCpusPlainLoops) {
-  for (const Front& front : fronts) {
-    const Block b = front.build();
-    const Tensor x = draw_floats({3, 3, front.height, front.width}, 5);
-    const auto expected = whole(b.build.graph.compile({.batch = 3, .algorithm = "int8_direct"}).run(x));
-    for (const Device device : devices_here()) {
-      for (const Precision precision : {Precision::fp32, Precision::bf16}) {  // pixels stay f32
-        Plan plan = b.build.graph.compile({.device = device, .batch = 3, .precision = precision});
-        EXPECT_EQ(whole(plan.run(x).to(Device::cpu())), expected) << device << '\n' << plan.summary();
-      }
-    }
-  }
 }
 
 /// Squeeze and excitation before a layer to few filters and a sum, and before one to many.
@@ -194,21 +129,6 @@ TEST(EightBitsOfWindows, AreThoseOfTheCpusPlainLoops) {
 }
 
 /// Whether or not it is here.
-TEST(EightBitsOfAFront, AreOneStepOnAGpu) {
-  if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
-  for (const std::int64_t images : {1, 64}) {
-    for (const Front& front : fronts) {
-      const std::string plan = front.build().build.graph.plan_summary(
-          {.device = Device::cuda(), .batch = images, .precision = Precision::fp16, .description = h200()});
-      const bool pools = front.window == 3 && front.apart == 2;
-      EXPECT_EQ(plan.find("elementwise"), std::string::npos) << plan;
-      EXPECT_NE(plan.find("int8_stem (mma.sync): from f32"), std::string::npos) << plan;
-      EXPECT_EQ(plan.find(" pooled ") != std::string::npos, pools) << plan;
-      EXPECT_EQ(plan.find("windows of all channels") == std::string::npos, pools) << plan;
-    }
-  }
-}
-
 TEST(EightBitsOfWindows, AreTensorCoresOnAGpu) {
   if (kernels<ConvProblem>(DeviceType::cuda).empty()) GTEST_SKIP() << "this build has no kernels for GPUs";
   for (const DeviceDescription& device : {h200(), a100()}) {

@@ -1,66 +1,14 @@
 // Convolutions of codes on a GPU beside the CPU's plain loops: the same bits, whichever kernel, tile and batch.
 
-#include <limits>
 #include <map>
 
-#include "support/conv_cases.h"
+#include "cuda/conv2d/eight_bits.h"
 #include "support/on_gpu.h"
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
 namespace lamina::test {
 namespace {
-
-enum class End { codes, float_bias, floats, halves, sums };
-
-struct Made {
-  ConvProblem problem;
-  Tensor x;
-  Shape output;
-  DType type;
-  RunOptions options;
-};
-
-Made make(const ConvCase& l, DType input, End end, bool weight_zeros = false) {
-  Made made;
-  const ConvGeometry& g = made.problem.geometry = geometry_of(l);
-  EightBitWeights& eight = made.problem.eight;
-  eight.weight = random_codes({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width}, DType::i8, 1);
-  eight.scale = Tensor({l.out_channels});
-  const float input_scale = 0.02f;
-  int f = 0;
-  for (float& scale : eight.scale.values<float>()) scale = 0.0013f + 0.0001f * static_cast<float>(f++ % 7);
-  if (weight_zeros) {
-    eight.zero_point = Tensor({l.out_channels}, DType::i32);
-    for (std::int32_t& zero : eight.zero_point.values<std::int32_t>()) zero = f++ % 9 - 4;
-  }
-  if (end == End::float_bias || end == End::floats || end == End::halves) {
-    made.problem.bias = Tensor({l.out_channels});
-    for (float& b : made.problem.bias.values<float>()) b = 0.37f * static_cast<float>(f++ % 13 - 6);
-  } else {
-    eight.bias = Tensor({l.out_channels}, DType::i32), eight.bias_scale = Tensor({l.out_channels});
-    for (int i = 0; i < l.out_channels; ++i) {
-      eight.bias.values<std::int32_t>()[static_cast<std::size_t>(i)] = i * 911 % 40001 - 20000;
-      eight.bias_scale.values<float>()[static_cast<std::size_t>(i)] =
-          input_scale * eight.scale.values<float>()[static_cast<std::size_t>(i)];
-    }
-  }
-  eight.whole = end == End::sums;
-  if (!eight.whole) made.problem.epilogue.chain = {{Pointwise::relu}};
-  made.x = random_codes({l.batch, l.in_channels, l.height, l.width}, input, 2);
-  made.output = {l.batch, l.out_channels, g.out_height, g.out_width};
-  made.type = end == End::sums     ? DType::i32
-              : end == End::floats ? DType::f32
-              : end == End::halves ? DType::bf16
-                                   : input;
-  // 0 is what surrounds an image that TMA reads.
-  const std::int32_t zero = l.padding_height > 0 && l.height % 2 == 0 ? 0 : input == DType::u8 ? 119 : -11;
-  made.options = {.inputs = {Layout::nhwc},
-                  .output = eight.whole ? Layout::nchw : Layout::nhwc,
-                  .quantizations = {{input_scale, zero}}};
-  if (made.type == input) made.options.quantizations.push_back({0.3f, input == DType::u8 ? 9 : -20});
-  return made;
-}
 
 const ConvCase layers[] = {square(2, 64, 6, 7, 64, 1, 1, 0, 1, 1),       square(2, 64, 28, 27, 256, 1, 1, 0, 1, 1),
                            square(2, 256, 9, 9, 48, 1, 2, 0, 1, 1),      square(2, 130, 5, 9, 34, 1, 1, 0, 1, 1),
@@ -254,68 +202,6 @@ TEST_P(EightBitConvolutions, LookUpTheirCodes) {
     }
   }
   EXPECT_GE(taken, describe(gpu()).wgmma ? 40 : 0);
-}
-
-/// A first layer that makes the codes of its pixels, finds the largest of its own, or both: as one step after the
-/// other.
-TEST_P(EightBitConvolutions, RoundTheirPixelsAndPool) {
-  struct First {
-    ConvCase conv;
-    int around_rows, around_columns;  // the windows of the pooling
-    bool up;
-  };
-  const First firsts[] = {
-      {square(2, 3, 61, 64, 64, 7, 2, 3), 1, 1, false},     {square(1, 3, 250, 251, 64, 7, 2, 3), 1, 1, false},
-      {square(200, 3, 32, 32, 64, 7, 2, 3), 1, 1, false},   {square(2, 3, 62, 75, 64, 3, 2, 0), 0, 0, true},
-      {square(2, 1, 40, 47, 24, 3, 2, 1), 1, 1, true},      {{2, 4, 31, 28, 16, 5, 6, 1, 1, 2, 1}, 0, 1, true},
-      {{1, 3, 129, 500, 96, 7, 7, 2, 2, 2, 3}, 1, 0, true}, {square(3, 3, 5, 4, 8, 3, 2, 1), 1, 1, false}};
-  int taken = 0;
-  for (const First& first : firsts) {
-    const ConvGeometry g = geometry_of(first.conv);
-    const auto pooled = [&](int in, int around) { return (in + 2 * around - 3 + (first.up ? 1 : 0)) / 2 + 1; };
-    const PoolProblem pool = {.kind = PoolKind::largest,
-                              .geometry = {.planes = g.batch * g.out_channels,
-                                           .in_height = g.out_height,
-                                           .in_width = g.out_width,
-                                           .out_height = pooled(g.out_height, first.around_rows),
-                                           .out_width = pooled(g.out_width, first.around_columns),
-                                           .kernel_height = 3,
-                                           .kernel_width = 3,
-                                           .stride_height = 2,
-                                           .stride_width = 2,
-                                           .padding_height = first.around_rows,
-                                           .padding_width = first.around_columns}};
-    const Shape small = {g.batch, g.out_channels, pool.geometry.out_height, pool.geometry.out_width};
-    for (const DType type : {DType::u8, DType::i8}) {
-      const Made made = make(first.conv, type, End::codes);
-      const Quantization in = made.options.quantizations[0], out = made.options.quantizations[1];
-      Tensor pixels = draw_floats(made.x.shape(), 4);
-      pixels.values<float>()[7] = std::numeric_limits<float>::quiet_NaN(), pixels.values<float>()[9] = 1e30f;
-      const Tensor codes = run_problem(PointwiseProblem{.chain = {{Pointwise::identity}}}, {pixels}, pixels.shape(),
-                                       type, Device::cpu(), {.quantizations = {{}, in}});
-      RunOptions plain = made.options;
-      plain.kernel = "int8_direct";
-      const Tensor map = run_problem(made.problem, {codes}, made.output, type, Device::cpu(), plain);
-      const Tensor largest =
-          run_problem(pool, {map}, small, type, Device::cpu(),
-                      {.inputs = {Layout::nhwc}, .output = Layout::nhwc, .quantizations = {out, out}});
-      for (const bool rounds : {false, true}) {
-        for (const bool pools : {false, true}) {
-          ConvProblem problem = made.problem;
-          RunOptions options = {.output = Layout::nhwc, .kernel = "int8_stem", .quantizations = {in, out}};
-          if (rounds) problem.eight.input = in, problem.eight.input_type = type, options.quantizations[0] = {};
-          if (pools) problem.epilogue.pool = pool.geometry;
-          const ProblemRun run(problem, {rounds ? pixels : codes}, pools ? small : made.output, type, gpu(), options);
-          if (!run.taken()) continue;
-          ++taken;
-          const Tensor actual = run.run(), &expected = pools ? largest : map;
-          EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
-              << describe(g) << ", " << type << (rounds ? ", rounds" : "") << (pools ? ", pools" : "");
-        }
-      }
-    }
-  }
-  EXPECT_EQ(taken, describe(gpu()).architecture >= 80 ? 60 : 0);  // four channels of numbers are too many
 }
 
 LAMINA_ON_GPUS(EightBitConvolutions);

@@ -57,7 +57,6 @@ const void* kernel_for(const ConvGeometry& g, bool pools) {
 
 /// All that does not need memory, and the number of blocks.
 std::int64_t fill(Arguments& a, const ConvProblem& problem, const Middle& middle, const Preparation& p) {
-  constexpr int wave = 3;  // blocks for a multiprocessor
   const ConvGeometry& g = problem.geometry;
   const auto& pool = problem.epilogue.pool;
   ConvGeometry outputs = g;
@@ -66,7 +65,7 @@ std::int64_t fill(Arguments& a, const ConvProblem& problem, const Middle& middle
             fragment = pool ? fragment_columns<true> : fragment_columns<false>;
   // What is in shared memory serves all filters, if there are blocks enough.
   std::int64_t blocks = share_out(a, outputs, 1, p.device.multiprocessors, fragment);
-  const bool apart = blocks < std::int64_t{wave} * p.device.multiprocessors;
+  const bool apart = blocks < wave * p.device.multiprocessors;
   if (apart) blocks = share_out(a, outputs, slices, p.device.multiprocessors, fragment);
   a.all_slices = slices;
   a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;

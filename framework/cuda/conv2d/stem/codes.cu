@@ -28,21 +28,13 @@ namespace {
 
 /// Of a plane or of a pixel: codes, a byte each, or numbers.
 template <class S>
-using Four = std::conditional_t<std::is_same_v<S, float>, float4, std::uint32_t>;
+using Four = std::conditional_t<std::is_same_v<S, float>, Neighbouring<float, 4>, std::uint32_t>;
 
-__device__ __forceinline__ void put(std::uint32_t& four, int i, std::uint8_t code) {
-  four = __byte_perm(four, code, 0x3210u + static_cast<unsigned>(4 - i) * (1u << 4 * i));
-}
-__device__ __forceinline__ void put(float4& four, int i, float number) {
-  (i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w) = number;
-}
-
-__device__ __forceinline__ std::uint32_t codes_of(const Arguments& args, std::uint32_t four) {
-  return four ^ args.flip;
-}
-__device__ __forceinline__ std::uint32_t codes_of(const Arguments& args, const float4& four) {
-  const float numbers[4] = {four.x, four.y, four.z, four.w};
-  return Results(args.rounding).codes<false>(numbers).values[0];
+/// As u8.
+template <class S>
+__device__ __forceinline__ std::uint32_t codes_of(const Arguments& args, const Four<S>& four) {
+  if constexpr (std::is_same_v<S, float>) return Results(args.rounding).codes<false>(four.values).values[0];
+  if constexpr (!std::is_same_v<S, float>) return four ^ args.flip;
 }
 
 /// From `row` and `column` of the input on, a multiple of four. Neighbouring threads take neighbouring fours of pixels,
@@ -71,13 +63,15 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, std::int64_t 
         const int x = fours ? column : column + j;
         if (!row_inside || x < 0 || x >= args.width) continue;
         if constexpr (fours) {
-          if (j < args.channels)
-            value[i][j] = __ldg(reinterpret_cast<const Four<S>*>(line + j * args.channel_step + x));
+          if (j < args.channels) value[i][j] = *reinterpret_cast<const Four<S>*>(line + j * args.channel_step + x);
         } else {
           const S* pixel = line + x * args.pixel_step;
+          value[i][j] = {};
 #pragma unroll
           for (int c = 0; c < max_channels; ++c) {
-            if (c < args.channels) put(value[i][j], c, pixel[c * args.channel_step]);
+            if (c >= args.channels) continue;
+            if constexpr (numbers) value[i][j].values[c] = pixel[c * args.channel_step];
+            if constexpr (!numbers) value[i][j] |= std::uint32_t{pixel[c * args.channel_step]} << 8 * c;
           }
         }
       }
@@ -88,7 +82,7 @@ __device__ __forceinline__ void load_pixels(const Arguments& args, std::int64_t 
       std::uint32_t v[4] = {};
 #pragma unroll
       for (int j = 0; j < words; ++j) {
-        if (!fours || j < args.channels) v[j] = codes_of(args, value[i][j]);
+        if (!fours || j < args.channels) v[j] = codes_of<S>(args, value[i][j]);
       }
       uint4 four = {v[0], v[1], v[2], v[3]};
       if constexpr (fours) {
