@@ -1,7 +1,6 @@
 #include "lamina/cuda/conv2d/depthwise/depthwise.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 #include "lamina/base/error.h"
