@@ -9,8 +9,6 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/rules/eight_bits.h"
-#include "lamina/kernel/rules/linear_as_convolution.h"
-#include "lamina/kernel/rules/move/plan.h"
 #include "lamina/layers/elementwise.h"
 
 namespace lamina::detail {
@@ -160,61 +158,16 @@ class CodeEnds : Dataflow {
   bool take_other(Operation& op, const PointwiseProblem& after, std::size_t place) {
     const int other = op.inputs[1 - place];
     const bool alike = is_coded(other) && shape(other) == shape(op.output);
-    if (!alike && !program_.value(other).constant.defined()) return false;
     auto problem = product_of<Problem>(op.inputs[place]);
-    int result = op.inputs[place];
-    if constexpr (std::is_same_v<Problem, ConvProblem>) {
-      if (!problem && (problem = product_of_rows(result))) result = computes(result)->inputs[0];
-    }
-    if (!problem) return false;
-    Operation& product = operation(producer(result));
+    if (!problem || !(alike || program_.value(other).constant.defined())) return false;
+    Operation& product = operation(producer(op.inputs[place]));
     std::vector<int> inputs = product.inputs;
     inputs.push_back(other);
     for (PointwiseStep step : after.chain) {
       if (step.operand == 1) step.operand = static_cast<int>(inputs.size()) - 1;
       problem->epilogue.chain.push_back(step);
     }
-    if (result == op.inputs[place]) return join(op, std::move(inputs), *std::move(problem), {&product});
-    const Operation pixels = pixels_of(inputs[0]);
-    inputs[0] = pixels.output;
-    Operation longer = op;
-    longer.module = std::make_shared<Fixed<Problem>>(*std::move(problem), shape(op.output), DType::f32);
-    longer.inputs = std::move(inputs);
-    if (!runs(longer)) return false;
-    insert(op, pixels);
-    return join(op, std::move(longer), {&product});
-  }
-
-  /// The convolution that a product of rows [N, H, W, C] is which a move makes images [N, C, H, W] of, and nobody else
-  /// reads.
-  std::optional<ConvProblem> product_of_rows(int value) const {
-    const Operation* const op = computes(value);
-    const auto move = op == nullptr || readers(value).size() != 1 ? std::nullopt : problem_of<MoveProblem>(*op);
-    if (!move || op->inputs.size() != 1) return {};
-    const View rows = view(op->inputs[0]);
-    View images = view(value);
-    images.format.layout = Layout::nhwc;
-    if (images.shape.rank() != 4 || rows.shape.rank() != 4 || images.shape[1] != rows.shape[3]) return {};
-    const Preparation p = {.inputs = {&rows, 1}, .outputs = {&images, 1}, .device = {}};
-    const auto linear = is_still(*move, p) ? product_of<LinearProblem>(op->inputs[0]) : std::nullopt;
-    if (!linear) return {};
-    ConvProblem conv = LinearAsConvolution(*linear, p).problem;
-    ConvGeometry& g = conv.geometry;
-    g.batch = images.shape[0];
-    g.in_height = g.out_height = static_cast<int>(images.shape[2]);
-    g.in_width = g.out_width = static_cast<int>(images.shape[3]);
-    return conv;
-  }
-
-  /// The move of such rows to images.
-  Operation pixels_of(int rows) {
-    const Shape from = shape(rows);
-    const std::int64_t n = from[0], h = from[1], w = from[2], c = from[3];
-    Operation move = move_from(program_.value(rows).name, rows, {.axes = {{n, h * w * c}, {c, 1}, {h, w * c}, {w, c}}},
-                               {n, c, h, w});
-    program_.value(move.output).format.dtype = program_.value(rows).format.dtype;
-    program_.value(move.output).quantization = program_.value(rows).quantization;
-    return move;
+    return join(op, std::move(inputs), *std::move(problem), {&product});
   }
 
   /// What gives a value that nobody else reads, with nothing behind its codes but known numbers. More is to follow.

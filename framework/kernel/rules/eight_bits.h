@@ -110,8 +110,8 @@ struct CodeSteps {
 /// Nothing if the epilogue is no such.
 std::optional<CodeSteps> code_steps(const ConvProblem& problem, const Preparation& preparation);
 
-/// Whether a fully connected layer is_eight_bits, as the convolution that it is (prepare_by_convolution), and its rows
-/// lie in order.
+/// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution), whose rows lie in
+/// order.
 bool is_eight_bits(const LinearProblem& problem, const Preparation& preparation);
 
 /// A function of nothing but the value and numbers.
