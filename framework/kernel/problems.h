@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lamina/kernel/conv_geometry.h"
@@ -26,12 +25,11 @@ struct EightBitWeights {
   Tensor bias = {};        ///< i32 [OC], in units of `bias_scale`; undefined: the bias is that of f32, if there is one
   Tensor bias_scale = {};  ///< f32 [OC]; counts if it is the input's scale times the weights', rounded once
   bool whole = false;      ///< the output is the sums as they are, i32
-  /// The sums become codes of that type first, if the scale is not 0. Then the output is what they stand for; or codes,
-  /// of what the epilogue makes of that, added to others and perhaps clamped, or those that `table` has for them. The
-  /// first steps of the epilogue, with numbers of the channels, are rounded to codes as well, those `between`.
+  /// The sums become codes of that type first, if the scale is not 0. Then the output is what they stand for; or codes:
+  /// those that `table` has for them, or what they stand for is added to input 1, of codes like the output, and may be
+  /// clamped: the epilogue.
   Quantization codes = {};
   DType codes_type = DType::u8;
-  std::vector<std::pair<Quantization, DType>> between = {};
   std::shared_ptr<const CodeTable> table = {};
   /// Input 0, which is of floats, becomes codes of that type first, if the scale is not 0.
   Quantization input = {};

@@ -95,10 +95,15 @@ class CodeEnds : Dataflow {
       take_known<ConvProblem>(op, *after, place, 2) || take_known<LinearProblem>(op, *after, place, 0);
       return;
     }
-    // With the later of the products that compute its operands: the earlier ones are done by then.
-    const std::size_t later = producer(op.inputs[0]) > producer(op.inputs[1]) ? 0 : 1;
-    for (const std::size_t place : {later, 1 - later}) {
-      if (take_other<ConvProblem>(op, *after, place) || take_other<LinearProblem>(op, *after, place)) return;
+    // With the later of the convolutions that compute its operands: the earlier ones are done by then.
+    const int later = producer(op.inputs[0]) > producer(op.inputs[1]) ? 0 : 1;
+    for (const int place : {later, 1 - later}) {
+      const int other = op.inputs[index(1 - place)];
+      auto problem = product_of<ConvProblem>(op.inputs[index(place)]);
+      if (!problem || !problem->epilogue.chain.empty()) continue;
+      problem->epilogue.chain = after->chain;
+      Operation& conv = operation(producer(op.inputs[index(place)]));
+      if (join(op, {conv.inputs[0], other}, *std::move(problem), {&conv})) return;
     }
   }
 
@@ -139,6 +144,13 @@ class CodeEnds : Dataflow {
     const Preparation p = {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}};
     if (!problem || (after.table == nullptr && !is_code_table(after, p))) return false;
     problem->eight.table = after.table ? after.table : std::make_shared<const CodeTable>(code_table(after, p));
+    if (!problem->epilogue.chain.empty()) {  // which codes the table is of
+      const double low = from.format.dtype == DType::u8 ? 0 : -128;
+      problem->epilogue.chain.push_back({.function = Pointwise::quantize,
+                                         .a = static_cast<double>(from.quantization.scale),
+                                         .b = static_cast<double>(from.quantization.zero_point)});
+      problem->epilogue.chain.push_back({.function = Pointwise::clip, .a = low, .b = low + 255});
+    }
     Operation& product = operation(producer(op.inputs[0]));
     return join(op, product.inputs, *std::move(problem), {&product});
   }
@@ -146,31 +158,19 @@ class CodeEnds : Dataflow {
   /// With known numbers for each channel, the last extent but `trailing` others.
   template <class Problem>
   bool take_known(Operation& op, const PointwiseProblem& after, std::size_t place, int trailing) {
-    const Tensor& known = program_.value(op.inputs[1 - place]).constant;
+    auto problem = product_of<Problem>(op.inputs[place]);
+    const int numbers = op.inputs[1 - place];
+    const Tensor& known = program_.value(numbers).constant;
     const std::int64_t channels = shape(op.output)[-1 - trailing];
     const bool of_channels = known.numel() == channels && static_cast<int>(known.shape().rank()) > trailing &&
                              known.shape()[-1 - trailing] == channels && known.dtype() == DType::f32;
-    return of_channels && after.chain.size() == 1 && take_other<Problem>(op, after, place);
-  }
-
-  /// With the operation's other operand, known or codes, behind what is done to the product's codes already.
-  template <class Problem>
-  bool take_other(Operation& op, const PointwiseProblem& after, std::size_t place) {
-    const int other = op.inputs[1 - place];
-    const bool alike = is_coded(other) && shape(other) == shape(op.output);
-    auto problem = product_of<Problem>(op.inputs[place]);
-    if (!problem || !(alike || program_.value(other).constant.defined())) return false;
+    if (!problem || !problem->epilogue.chain.empty() || !of_channels || after.chain.size() != 1) return false;
+    problem->epilogue.chain = after.chain;
     Operation& product = operation(producer(op.inputs[place]));
-    std::vector<int> inputs = product.inputs;
-    inputs.push_back(other);
-    for (PointwiseStep step : after.chain) {
-      if (step.operand == 1) step.operand = static_cast<int>(inputs.size()) - 1;
-      problem->epilogue.chain.push_back(step);
-    }
-    return join(op, std::move(inputs), *std::move(problem), {&product});
+    return join(op, {product.inputs[0], numbers}, *std::move(problem), {&product});
   }
 
-  /// What gives a value that nobody else reads, with nothing behind its codes but known numbers. More is to follow.
+  /// What gives a value that nobody else reads, with nothing behind its codes but known numbers.
   template <class Problem>
   std::optional<Problem> product_of(int value) const {
     if (!is_coded(value) || readers(value).size() != 1 || producer(value) == none) return {};
@@ -178,10 +178,8 @@ class CodeEnds : Dataflow {
     auto problem = problem_of<Problem>(product);
     if (!problem || !problem->eight.defined() || problem->eight.table || problem->epilogue.pool) return {};
     if (problem->eight.codes.defined()) {
-      const bool known = product.inputs.size() > 1 && program_.value(product.inputs.back()).constant.defined();
-      if (!known) return {};
-      problem->eight.between.emplace_back(program_.value(value).quantization, program_.value(value).format.dtype);
-      return problem;
+      const bool known = product.inputs.size() == 2 && program_.value(product.inputs[1]).constant.defined();
+      return known ? problem : std::nullopt;
     }
     if (product.inputs.size() != 1 || !problem->epilogue.chain.empty()) return {};
     problem->eight.codes = program_.value(value).quantization;

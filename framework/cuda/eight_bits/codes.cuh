@@ -85,22 +85,16 @@ struct Results : Rounding {
 
   __host__ __device__ bool divides() const { return inverse == 0; }
 
-  /// The code less its zero point, and 1.5 * 2^23 more, whose last digit is 1.
+  /// In the lowest byte: what is added last has a last digit of 1.
   template <bool divide>
-  __device__ float whole(float x) const {
+  __device__ std::uint32_t code(float x) const {
     const float there = fminf(fmaxf(divide ? __fdiv_rn(x, scale) : x, low), high);  // NaN to low
     float q = there;
     if constexpr (!divide) {
       q = __fmaf_rn(there, inverse, __fmul_rn(there, rest));
       q = __fmaf_rn(__fmaf_rn(-q, scale, there), inverse, q);
     }
-    return __fadd_rn(q, 12582912.0f);
-  }
-
-  /// In the lowest byte.
-  template <bool divide>
-  __device__ std::uint32_t code(float x) const {
-    return __float_as_uint(whole<divide>(x)) + static_cast<std::uint32_t>(zero);
+    return __float_as_uint(__fadd_rn(q, 12582912.0f)) + static_cast<std::uint32_t>(zero);
   }
 
   template <bool divide, int n>

@@ -58,13 +58,11 @@ struct Multiplier {
         zero(static_cast<std::uint32_t>(product.zero_point + (of.format.dtype == DType::i8 ? 128 : 0)) * 0x10001u) {}
 };
 
-/// What numbers of `scale` become with those of their channels, or times those: codes again, by `rounding`, which does
-/// not divide.
+/// What numbers of `scale` become with others, or times those: codes again, by `rounding`, which does not divide.
 struct CodesAgain {
   float scale = 0;
   bool product = false;
   Rounding rounding = {};
-  const float* numbers = nullptr;  // [channels]
 };
 
 }  // namespace lamina::cuda

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <tuple>
 
 #include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
@@ -39,7 +38,8 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input())) return false;
+  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
+    return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
@@ -104,8 +104,8 @@ std::optional<std::vector<float>> product_slopes(DType type, const Quantization&
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
   if (problem.eight.table == nullptr) return is_eight_bits(problem, p);
   const CodesAlone alone(problem, p);
-  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool && problem.epilogue.chain.empty() &&
-         is_eight_bits(alone.problem, alone.preparation);
+  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool &&
+         problem.epilogue.chain.empty() && is_eight_bits(alone.problem, alone.preparation);
 }
 
 bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
@@ -136,35 +136,6 @@ std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Prepar
   return table;
 }
 
-std::optional<CodeSteps> code_steps(const ConvProblem& problem, const Preparation& p) {
-  CodeSteps result = {{}, problem, {p.inputs.begin(), p.inputs.end()}};
-  PointwiseChain& left = result.last.epilogue.chain;
-  EightBitWeights& eight = result.last.eight;
-  int input = 1;
-  for (; result.inputs.size() > 1 && !is_code(result.inputs[1]); ++input) {
-    const View& numbers = result.inputs[1];
-    const auto is = [&](Pointwise function) {
-      return left[0] == PointwiseStep{.function = function, .operand = input};
-    };
-    if (numbers.format.dtype != DType::f32 || numbers.shape.numel() != problem.geometry.out_channels || left.empty() ||
-        (!is(Pointwise::add) && !is(Pointwise::mul)) || (eight.between.empty() && (left.size() > 1 || eight.table))) {
-      return {};
-    }
-    CodeStep step = {is(Pointwise::mul), p.output(), p.output()};
-    step.from.quantization = eight.codes, step.from.format.dtype = eight.codes_type;
-    if (!eight.between.empty()) {
-      std::tie(step.to.quantization, step.to.format.dtype) = eight.between.front();
-      eight.between.erase(eight.between.begin());
-    }
-    eight.codes = step.to.quantization, eight.codes_type = step.to.format.dtype;
-    result.again.push_back(step);
-    left.erase(left.begin()), result.inputs.erase(result.inputs.begin() + 1);
-  }
-  if (!eight.between.empty()) return {};
-  for (PointwiseStep& step : left) step.operand = step.operand == input ? 1 : step.operand;
-  return result;
-}
-
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::int32_t zero) {
   const EightBitWeights& eight = problem.eight;
   const Bounds bounds = problem.epilogue.chain.empty() ? Bounds() : *clamp_of(problem.epilogue.chain.front());
@@ -184,8 +155,7 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
   end.low = bounds.low, end.high = bounds.high;
   if (end.codes || read) {
     const auto less = [&](float bound) {
-      return static_cast<float>(code_of(bound, output.quantization, output.format.dtype) -
-                                output.quantization.zero_point);
+      return static_cast<float>(code_of(bound, output.quantization, output.format.dtype) - output.quantization.zero_point);
     };
     end.low = less(bounds.low), end.high = less(bounds.high);
   }

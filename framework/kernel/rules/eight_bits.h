@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,8 +45,8 @@ struct ChannelEnd {
 };
 
 /// Whether a convolution's sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight
-/// bits; output in codes, or of an activation's type, perhaps what codes stand for (EightBitWeights::codes), or the
-/// sums. Any layouts.
+/// bits; output in codes, or of an activation's type, perhaps what codes stand for (EightBitWeights::codes), or the sums.
+/// Any layouts.
 bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 
 /// Of a problem that is_eight_bits. Where sums are of x w, a channel's bias is less `zero` for each weight: x's zero
@@ -93,22 +92,6 @@ bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& prepara
 
 /// Of such a one, the output's code by its own code's byte and by the other's: 256 times 256.
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& preparation);
-
-/// What codes stand for is multiplied by what an operand has for each channel, or that is added, and rounded to others.
-struct CodeStep {
-  bool product;
-  View from, to;
-};
-
-/// What a convolution's codes go through (EightBitWeights::codes): first the steps of inputs 1, 2, ... that are numbers
-/// of channels; then what is left, a problem by itself with its own inputs.
-struct CodeSteps {
-  std::vector<CodeStep> again;
-  ConvProblem last;
-  std::vector<View> inputs;
-};
-/// Nothing if the epilogue is no such.
-std::optional<CodeSteps> code_steps(const ConvProblem& problem, const Preparation& preparation);
 
 /// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution), whose rows lie in
 /// order.

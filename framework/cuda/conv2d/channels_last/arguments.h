@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "lamina/cuda/conv2d/eight_bits_ends.h"
-#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 #include "lamina/cuda/tensor_core/split_k.h"
@@ -137,9 +136,7 @@ struct Arguments {
   bool in_ring = false;        // where their sums land
   int log2_buffers = 1;        // of each warpgroup, for its outputs and for what is added to them
   eight_bits::Ends ends = {};  // of codes; for channels as `bias` has them
-  const std::uint8_t* sums = nullptr;  // of codes, if `adds`: eight_bits::sums_bytes
-  CodesAgain again[2] = {};            // what codes become before that, so many times:
-  int agains = 0;
+  const std::uint8_t* sums = nullptr;         // of codes, if `adds`: eight_bits::sums_bytes
   int group_filters = 0, group_channels = 0;  // of codes in groups: a tile's channels are those of its filters' groups
   bool is_signed = false;                     // codes are i8
   bool boxed = false;                         // they leave by TMA

@@ -1,6 +1,7 @@
 // The convolutions of codes: whole numbers are multiplied and summed, so that no choice of a tile changes a bit.
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "lamina/cuda/conv2d/channels_last/choice.h"
 #include "lamina/cuda/conv2d/channels_last/maps.h"
 #include "lamina/cuda/conv2d/eight_bits.h"
+#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/launch.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
@@ -98,22 +100,31 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   return packed;
 }
 
-/// How codes become others; nothing if they do so in another way than the kernel does.
-std::optional<std::vector<CodesAgain>> again_of(const lamina::detail::CodeSteps& steps) {
-  std::vector<CodesAgain> all;
-  for (const lamina::detail::CodeStep& step : steps.again) {
-    all.push_back({step.from.quantization.scale, step.product, Rounding(step.to)});
-    if (all.back().rounding.inverse == 0) return {};
+/// How codes become others with the numbers of f32 that input 1 has for each channel; nothing if they do not.
+std::optional<CodesAgain> again_of(const ConvProblem& problem, const Preparation& p) {
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const EightBitWeights& eight = problem.eight;
+  if (!eight.codes.defined() || p.inputs.size() != 2 || p.inputs[1].format.dtype != DType::f32 ||
+      p.inputs[1].shape.numel() != problem.geometry.out_channels || !lamina::detail::is_code(p.output()) ||
+      problem.epilogue.pool || chain.size() != (eight.table ? 3 : 1) || chain[0].operand != 1) {
+    return {};
   }
-  const bool twice = all.size() == 2 && !all[0].product && all[1].product && !steps.last.eight.table;
-  return all.size() <= 1 || twice ? std::optional(all) : std::nullopt;
+  const bool product = chain[0].function == Pointwise::mul;
+  View codes = p.output();
+  if (eight.table) {  // of what the chain rounds to
+    codes.quantization = {static_cast<float>(chain[1].a), static_cast<std::int32_t>(chain[1].b)};
+    codes.format.dtype = chain[2].a == 0 ? DType::u8 : DType::i8;
+  }
+  const CodesAgain again = {eight.codes.scale, product, Rounding(codes)};
+  if ((!product && chain[0].function != Pointwise::add) || again.rounding.inverse == 0) return {};
+  return again;
 }
 
 class ChannelsLastCodes final : public Operator {
  public:
   /// `sums`: Arguments::sums, or nothing.
   ChannelsLastCodes(const lamina::detail::CodesAlone& alone, const View& output, const std::vector<std::uint8_t>& sums,
-                    const std::vector<CodesAgain>& again, const std::shared_ptr<const CodeTable>& table)
+                    const std::optional<CodesAgain>& again, const std::shared_ptr<const CodeTable>& table)
       : device_(alone.preparation.device.device.index),
         windows_(alone.problem.geometry),
         pitch_(alone.preparation.input().pixel_pitch()),
@@ -147,8 +158,11 @@ class ChannelsLastCodes final : public Operator {
     args_.weight = constants_.add(packed);
     const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
     args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_, table);
-    std::ranges::copy(again, args_.again);
-    args_.agains = static_cast<int>(again.size());
+    if (again) {
+      std::vector<std::uint8_t> bytes(sizeof(*again));
+      std::memcpy(bytes.data(), &*again, sizeof(*again));
+      args_.sums = constants_.add(bytes);
+    }
     args_.saturates = eight_bits::saturates(end, windows_.reduction());
     args_.saturation = {p.output().format.dtype, p.output().quantization};
     // What is rounded twice leaves one by one: it is rare, and its division is long.
@@ -163,10 +177,9 @@ class ChannelsLastCodes final : public Operator {
                                           : "",
         choice_.tile.groups * block_filters, " filters x ", choice_.tile.pixels, " pixels per block, K in ",
         args_.steps, " steps of 128",
-        args_.agains > 1    ? ", rounded twice again"
-        : args_.agains == 1 ? ", rounded again"
-                            : "",
-        args_.adds ? ", with a sum" : "",
+        args_.adds              ? ", with a sum"
+        : args_.sums != nullptr ? ", rounded again"
+                                : "",
         args_.splits > 1 ? lamina::detail::concat(" over ", args_.splits, " splits") : std::string(),
         args_.multicast > 1 ? lamina::detail::concat(", weights shared by ", args_.multicast, " blocks")
                             : std::string(),
@@ -206,14 +219,12 @@ class ChannelsLastCodes final : public Operator {
         output = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, args.output);
       }
       if (args.adds) {
-        void* const added = static_cast<std::byte*>(const_cast<void*>(inputs.back().raw())) +
+        void* const added = static_cast<std::byte*>(const_cast<void*>(inputs[1].raw())) +
                             first * windows_.out_pixels() * args.out_pitch;
         args.finish.residual = added;
         others = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, added);
       }
-      for (int i = 0; i < args.agains; ++i) {
-        args.again[i].numbers = static_cast<const float*>(inputs[static_cast<std::size_t>(i) + 1].raw());
-      }
+      if (!args.adds && inputs.size() > 1) args.ends.bias = static_cast<const float*>(inputs[1].raw());
       void* arguments[] = {&args, &input, &output, &others};
       launch_kernel(choice_.tile.kernel,
                     {.grid = dim3(static_cast<unsigned>(choice_.blocks)),
@@ -256,20 +267,14 @@ class ChannelsLastCodes final : public Operator {
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
   if (problem.eight.codes.defined() && lamina::detail::is_code(p.output())) {
     const lamina::detail::CodesAlone alone(problem, p);
-    if ((problem.bias.defined() && !problem.eight.bias.defined()) || !takes_codes(alone.problem, alone.preparation))
-      return false;
-    if (lamina::detail::is_eight_bits_and_table(problem, p)) return true;
-    const auto steps = lamina::detail::code_steps(problem, p);
-    const auto again = steps ? again_of(*steps) : std::nullopt;
-    if (!again || problem.epilogue.pool) return false;
-    Preparation last = p;
-    last.inputs = steps->inputs;
-    const bool adds = lamina::detail::is_sum_of_eight_bits(steps->last, last);
-    if (!adds && (again->empty() || last.inputs.size() > 1 || !steps->last.epilogue.chain.empty())) return false;
+    if (problem.bias.defined() && !problem.eight.bias.defined()) return false;
+    if (lamina::detail::is_eight_bits_and_table(problem, p)) return takes_codes(alone.problem, alone.preparation);
+    const bool adds = lamina::detail::is_sum_of_eight_bits(problem, p);
+    if (!adds && !again_of(problem, p)) return false;
     // What is added lies as the output does, and both where TMA brings and takes them.
-    const auto whole = [](const View& view) { return view.alignment % 16 == 0; };
-    return (!adds || lamina::detail::operands_fit(last, 1)) && p.output().pixel_pitch() % 16 == 0 &&
-           whole(p.output()) && std::ranges::all_of(p.inputs.subspan(1), whole);
+    const View &output = p.output(), &others = p.inputs[1];
+    return (!adds || lamina::detail::operands_fit(p, 1)) && output.pixel_pitch() % 16 == 0 &&
+           output.alignment % 16 == 0 && others.alignment % 16 == 0 && takes_codes(alone.problem, alone.preparation);
   }
   const ConvGeometry& g = problem.geometry;
   return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) && !problem.eight.zero_point.defined() &&
@@ -283,16 +288,11 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation) {
   const lamina::detail::CodesAlone alone(problem, preparation);
-  const auto steps = lamina::detail::code_steps(problem, preparation);
-  const auto again = steps ? again_of(*steps) : std::nullopt;
-  std::vector<std::uint8_t> sums;
-  if (steps && steps->inputs.size() > 1) {
-    Preparation last = preparation;
-    last.inputs = steps->inputs;
-    sums = eight_bits::rows_of_sums(lamina::detail::table_of_sums(steps->last, last));
-  }
-  return std::make_unique<ChannelsLastCodes>(alone, preparation.output(), sums,
-                                             again.value_or(std::vector<CodesAgain>()), problem.eight.table);
+  const auto again = again_of(problem, preparation);
+  const bool adds = preparation.inputs.size() > 1 && !again;
+  const auto sums = adds ? eight_bits::rows_of_sums(lamina::detail::table_of_sums(problem, preparation))
+                         : std::vector<std::uint8_t>();
+  return std::make_unique<ChannelsLastCodes>(alone, preparation.output(), sums, again, problem.eight.table);
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -13,6 +13,10 @@
 
 namespace lamina::cuda::channels_last {
 
+__device__ __forceinline__ const CodesAgain* again_of(const Arguments& args) {
+  return reinterpret_cast<const CodesAgain*>(args.sums);
+}
+
 /// A thread's two channels, and what becomes of their sums.
 struct CodePair {
   int channel;
@@ -24,7 +28,8 @@ struct CodePair {
     channel = first_filter + warp * 16 + lane / 4 * 2;
     offset = __ldg(reinterpret_cast<const int2*>(args.ends.offset + channel));
     factor = __ldg(reinterpret_cast<const float2*>(args.ends.factor + channel));
-    bias = __ldg(reinterpret_cast<const float2*>(args.ends.bias + channel));
+    const int known = min(channel, args.geometry.out_channels - 2);  // nothing is behind what is input 1
+    bias = __ldg(reinterpret_cast<const float2*>(args.ends.bias + known));
   }
   /// q of a sum, not rounded yet.
   __device__ __forceinline__ float scaled(const int* sums, int i) const {
@@ -40,21 +45,31 @@ struct CodePair {
     };
     return ptx::lowest_bytes(of(0), of(2), of(1), of(3));
   }
+  /// The same, which become codes again with the channels' numbers: `bias`.
+  __device__ __forceinline__ std::uint32_t again(const Arguments& args, const CodesAgain& to, const int* sums) const {
+    const eight_bits::SumsEnd& end = args.ends.end;
+    const Results results(to.rounding);
+    const auto of = [&](int i) {
+      const float q = __fadd_rn(fminf(fmaxf(scaled(sums, i), end.low), end.high), eight_bits::whole);
+      const float number = __fmul_rn(__fsub_rn(q, eight_bits::whole), to.scale);
+      const float other = i < 2 ? bias.x : bias.y;
+      return results.code<false>(to.product ? __fmul_rn(number, other) : __fadd_rn(number, other));
+    };
+    return ptx::lowest_bytes(of(0), of(2), of(1), of(3));
+  }
   /// The same where Arguments::saturates.
   __device__ __forceinline__ std::uint32_t saturated(const Arguments& args, const int* sums) const {
     return eight_bits::saturated(args.saturation, scaled(sums, 0), scaled(sums, 2), scaled(sums, 1), scaled(sums, 3));
   }
-  __device__ std::uint32_t codes_again(const Arguments& args, const int* sums) const;
-  /// Stores what becomes of sums, perhaps codes, one by one; `pixel`: the first of both.
-  template <bool codes_too>
+  /// Stores the same one by one; `pixel`: the first of both.
   __device__ __forceinline__ void put(const Arguments& args, int pixel, const int* sums) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (pixel + i >= args.pixels || channel >= args.geometry.out_channels) continue;
       const auto index = static_cast<std::int64_t>(pixel + i) * args.out_pitch + channel;
-      if (codes_too && (args.ends.table != nullptr || args.adds || args.agains > 0)) {
+      if (args.ends.table != nullptr || args.sums != nullptr) {
         const int same[4] = {sums[i], sums[i], sums[i + 2], sums[i + 2]};
-        std::uint32_t two = args.agains > 0 ? codes_again(args, same) : codes(args, same);
+        std::uint32_t two = args.adds || args.sums == nullptr ? codes(args, same) : again(args, *again_of(args), same);
         if (args.adds) {
           const auto* others = static_cast<const std::uint8_t*>(args.finish.residual) + index;
           const auto sum = [&](std::uint32_t own, int j) {
@@ -73,52 +88,6 @@ struct CodePair {
     }
   }
 };
-
-/// The same of codes that become others with their channels' numbers: once, or twice, with a sum and then a product.
-struct AgainPair {
-  const CodePair& pair;
-  float2 factor = {1, 1}, summand = {0, 0};
-
-  __device__ __forceinline__ AgainPair(const Arguments& args, const CodePair& codes) : pair(codes) {
-    const int known = min(pair.channel, args.geometry.out_channels - 2);  // nothing is behind the numbers
-    for (int s = 0; s < args.agains; ++s) {
-      const float2 numbers = __ldg(reinterpret_cast<const float2*>(args.again[s].numbers + known));
-      (args.again[s].product ? factor : summand) = numbers;
-    }
-  }
-  template <int steps>
-  __device__ __forceinline__ std::uint32_t codes_after(const Arguments& args, const int* sums) const {
-    const eight_bits::SumsEnd& end = args.ends.end;
-    float q[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      q[i] = __fadd_rn(fminf(fmaxf(pair.scaled(sums, i), end.low), end.high), eight_bits::whole);
-    }
-#pragma unroll
-    for (int s = 0; s < steps; ++s) {
-      const Results results(args.again[s].rounding);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float number = __fmul_rn(__fsub_rn(q[i], eight_bits::whole), args.again[s].scale);
-        const float by = i < 2 ? factor.x : factor.y, more = i < 2 ? summand.x : summand.y;
-        // Of one step, one of both is 1, or 0: a multiply-add has the bits of the other operation.
-        q[i] = results.whole<false>(steps == 1 ? __fmaf_rn(number, by, more)
-                                    : s == 0   ? __fadd_rn(number, more)
-                                               : __fmul_rn(number, by));
-      }
-    }
-    const auto zero = static_cast<std::uint32_t>(args.again[steps - 1].rounding.zero);
-    const auto of = [&](int i) { return __float_as_uint(q[i]) + zero; };
-    return ptx::lowest_bytes(of(0), of(2), of(1), of(3));
-  }
-  __device__ __forceinline__ std::uint32_t codes(const Arguments& args, const int* sums) const {
-    return args.agains == 1 ? codes_after<1>(args, sums) : codes_after<2>(args, sums);
-  }
-};
-
-__device__ __forceinline__ std::uint32_t CodePair::codes_again(const Arguments& args, const int* sums) const {
-  return AgainPair(args, *this).codes(args, sums);
-}
 
 /// A warpgroup's rows of 64 channels in shared memory, `pixels` of them from `first` on, as far as they are there, in
 /// pieces of 8 bytes or, where pixels do not lie so, of 2.
@@ -204,7 +173,7 @@ __device__ __forceinline__ void finish_code_sums(const Arguments& args, const Sh
       const int4 more = part[i * apart];
       sums[0] += more.x, sums[1] += more.y, sums[2] += more.z, sums[3] += more.w;
     }
-    pair.put<true>(args, first_pixel + fragment * 8 + static_cast<int>(threadIdx.x) % 4 * 2, sums);
+    pair.put(args, first_pixel + fragment * 8 + static_cast<int>(threadIdx.x) % 4 * 2, sums);
   }
 }
 
@@ -243,21 +212,14 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
       if (!args.boxed) {
         args.ends.table == nullptr ? store.template operator()<false, false>(plain)
                                    : store.template operator()<false, false>(looked_up);
-      } else if (args.agains > 0) {
-        const AgainPair again(args, pair);
-        const std::uint32_t sums_table = ptx::shared_address(shared.table);
-        if (args.adds) {
-          store.template operator()<true, true>([&](const int* sums, std::uint32_t others) {
-            return eight_bits::added(sums_table, again.codes(args, sums), others);
-          });
-        } else if (args.ends.table != nullptr) {
-          store.template operator()<true, false>([&](const int* sums, std::uint32_t) {
-            return eight_bits::looked_up(args.ends.table, again.template codes_after<1>(args, sums));
-          });
-        } else {
-          store.template operator()<true, false>(
-              [&](const int* sums, std::uint32_t) { return again.codes(args, sums); });
-        }
+      } else if (args.sums != nullptr && !args.adds) {
+        const CodesAgain to = *again_of(args);
+        const auto again = [&](const int* sums, std::uint32_t) { return pair.again(args, to, sums); };
+        const auto again_looked_up = [&](const int* sums, std::uint32_t) {
+          return eight_bits::looked_up(args.ends.table, pair.again(args, to, sums));
+        };
+        args.ends.table == nullptr ? store.template operator()<true, false>(again)
+                                   : store.template operator()<true, false>(again_looked_up);
       } else if (args.ends.table != nullptr) {
         store.template operator()<true, false>(looked_up);
       } else if (args.adds) {
@@ -273,8 +235,7 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
       }
     } else {
 #pragma unroll
-      for (int j = 0; j < n / 8; ++j)
-        pair.put<false>(args, pixel + j * 8 + static_cast<int>(threadIdx.x) % 4 * 2, d + 4 * j);
+      for (int j = 0; j < n / 8; ++j) pair.put(args, pixel + j * 8 + static_cast<int>(threadIdx.x) % 4 * 2, d + 4 * j);
     }
   }
   if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
