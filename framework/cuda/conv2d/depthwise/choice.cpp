@@ -54,12 +54,12 @@ Choice divide(const Instance& instance, int element_bytes, const ConvGeometry& g
   const int packs = g.in_channels / instance.pack, pack_bytes = instance.pack * element_bytes;
   const int wide = ceil_div(g.out_width, instance.columns), high = ceil_div(g.out_height, instance.rows);
   Choice best = {.instance = instance, .args = {}, .cost = std::numeric_limits<double>::infinity()};
-  for (const int slice_bytes : {128, 64, 32}) {
+  for (const int max_lanes : {128 / pack_bytes, 64 / pack_bytes}) {
     Choice c = {.instance = instance, .args = {}};
     Arguments& a = c.args;
     a.geometry = g;
     // A multiple of 16 bytes, so that they are copied 16 at a time.
-    const int even = ceil_div(packs, ceil_div(packs, slice_bytes / pack_bytes));
+    const int even = ceil_div(packs, ceil_div(packs, max_lanes));
     const int lanes = std::min(round_up(even, std::max(1, 16 / pack_bytes)), packs);
     a.slice = lanes * instance.pack;
     a.pixel_bytes = round_up(lanes * pack_bytes, 16);
@@ -73,8 +73,6 @@ Choice divide(const Instance& instance, int element_bytes, const ConvGeometry& g
         c.shared_bytes = a.halo_width * a.halo_height * a.pixel_bytes + weights;
         if (c.shared_bytes > std::min(shared_limit, device.shared_bytes)) continue;
         if (c.blocks > std::numeric_limits<int>::max()) continue;
-        // Few channels of codes, with as few weights, where every block has a multiprocessor to itself.
-        if (slice_bytes < 64 && (element_bytes > 1 || c.blocks > device.multiprocessors)) continue;
         c.threads = round_up(lanes * a.across * a.down, 32);
         // In bytes: what a block reads, its weights, and what its threads would write, as if all had work; and a start.
         const double block = 1.0 * a.halo_width * a.halo_height * lanes * pack_bytes + weights +

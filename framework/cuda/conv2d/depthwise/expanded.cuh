@@ -178,6 +178,7 @@ struct Expanded {
   const int top, left;
   unsigned char *const memory, *const pixels, *const map;
   const Sum<T>*const taps, *const biases;
+  const float* const factors;  // of codes
   Rectangle from;              // of the input
   const unsigned char* input;  // the image's first pixel
 
@@ -193,6 +194,7 @@ struct Expanded {
         map(pixels + args_.max_pixels * args_.input_bytes),
         taps(reinterpret_cast<const Sum<T>*>(memory_ + offset.taps)),
         biases(reinterpret_cast<const Sum<T>*>(memory_ + offset.last)),
+        factors(reinterpret_cast<const float*>(biases) + args_.slice),
         from{max(top_, 0), max(left_, 0), 0, 0},
         input(static_cast<const unsigned char*>(args_.input) + place_.image * args_.geometry.in_height *
                                                                    args_.geometry.in_width * args_.terms *

@@ -20,6 +20,7 @@ struct Image {
   unsigned char* const map;
   Sum<T>* const taps;  // of the slice
   const Sum<T>* const biases;
+  const float* const factors;  // of codes
   const unsigned char* input;  // of the slice, the image's first pixel
 
   __device__ __forceinline__ Image(const Arguments& args_, const Place& place_, int, int top, int left,
@@ -30,6 +31,7 @@ struct Image {
         map(memory),
         taps(reinterpret_cast<Sum<T>*>(memory + halo.pixels() * args_.pixel_bytes)),
         biases(static_cast<const Sum<T>*>(args_.bias) + place_.channel),
+        factors(args_.ends.factor + place_.channel),
         input(static_cast<const unsigned char*>(args_.input) +
               (place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.geometry.in_channels +
                place_.channel) *

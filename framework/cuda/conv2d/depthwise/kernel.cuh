@@ -50,12 +50,13 @@ __global__ void __launch_bounds__(max_threads, 2)
   Word w[in_registers ? taps_of_channel : 1][pack];
   Word bias[pack];
   float factor[pack];  // of codes
-  const int mine = thread < items && own.channel < g.in_channels ? own.channel : 0;
-  if constexpr (of_codes<T> && !Source::expands) {
-    load_words(static_cast<const Word*>(args.bias) + mine, bias);
-    load_words(args.ends.factor + mine, factor);
-  }
-  if constexpr (in_registers && !Source::expands) {
+  constexpr bool early = in_registers && !Source::expands;
+  if constexpr (early) {
+    const int mine = thread < items && own.channel < g.in_channels ? own.channel : 0;
+    if constexpr (of_codes<T>) {
+      load_words(static_cast<const Word*>(args.bias) + mine, bias);
+      load_words(args.ends.factor + mine, factor);
+    }
     load_taps(w, static_cast<const Word*>(args.weight) + mine, g.in_channels);
   } else {
     source.template load_parameters<pack>(taps_of_channel);
@@ -83,10 +84,7 @@ __global__ void __launch_bounds__(max_threads, 2)
         load_words(taps + i * args.slice, to);
       }
     };
-    if constexpr (!of_codes<T> || Source::expands) load_words(source.biases + item.lane * pack, bias);
-    if constexpr (of_codes<T> && Source::expands) {
-      load_words(reinterpret_cast<const float*>(source.biases) + args.slice + item.lane * pack, factor);
-    }
+    if constexpr (!of_codes<T> || !early) load_words(source.biases + item.lane * pack, bias);
     const std::int64_t output =
         ((place.image * g.out_height + item.row) * g.out_width + item.column) * g.in_channels + item.channel;
     const auto index = [&](int r, int c) {
@@ -96,7 +94,8 @@ __global__ void __launch_bounds__(max_threads, 2)
     Word sum[rows][columns][pack] = {};
     if constexpr (of_codes<T>) {
       add_code_windows<T, kernel, stride>(first, args.halo_width * args.pixel_bytes, args.pixel_bytes, tap, bias, sum);
-      store_codes(args.ends, item.channel, factor, sum, args.output, index, inside);
+      if constexpr (!early) load_words(source.factors + item.lane * pack, factor);
+      store_codes<early || Source::expands>(args.ends, item.channel, factor, sum, args.output, index, inside);
     } else {
       add_windows<T, kernel, stride, in_registers>(first, args.halo_width * args.pixel_bytes, args.pixel_bytes, tap,
                                                    sum);
