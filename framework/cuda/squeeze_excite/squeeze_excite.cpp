@@ -179,11 +179,10 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
 }
 
 /// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
-/// and some 3 us for each launch. Of codes it is the faster of two that have the same bits for some waves of images.
+/// and some 3 us for each launch.
 bool pays(const SqueezeExciteProblem& problem, const Preparation& p) {
-  constexpr std::int64_t max_bytes = 2 << 20, max_waves_of_codes = 4;
+  constexpr std::int64_t max_bytes = 2 << 20;
   const Shape& shape = p.input().shape;
-  if (of_codes(problem) && shape[0] * blocks > max_waves_of_codes * p.device.multiprocessors) return false;
   return shape[1] * shape[2] * shape[3] * 2 <= max_bytes;
 }
 
