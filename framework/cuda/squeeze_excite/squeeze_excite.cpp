@@ -180,7 +180,7 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
 
 /// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
 /// and some 3 us for each launch.
-bool pays(const SqueezeExciteProblem& problem, const Preparation& p) {
+bool pays(const SqueezeExciteProblem&, const Preparation& p) {
   constexpr std::int64_t max_bytes = 2 << 20;
   const Shape& shape = p.input().shape;
   return shape[1] * shape[2] * shape[3] * 2 <= max_bytes;
