@@ -38,8 +38,7 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input()))
-    return false;
+  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input())) return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
@@ -104,8 +103,8 @@ std::optional<std::vector<float>> product_slopes(DType type, const Quantization&
 bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
   if (problem.eight.table == nullptr) return is_eight_bits(problem, p);
   const CodesAlone alone(problem, p);
-  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool &&
-         problem.epilogue.chain.empty() && is_eight_bits(alone.problem, alone.preparation);
+  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool && problem.epilogue.chain.empty() &&
+         is_eight_bits(alone.problem, alone.preparation);
 }
 
 bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
@@ -155,7 +154,8 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
   end.low = bounds.low, end.high = bounds.high;
   if (end.codes || read) {
     const auto less = [&](float bound) {
-      return static_cast<float>(code_of(bound, output.quantization, output.format.dtype) - output.quantization.zero_point);
+      return static_cast<float>(code_of(bound, output.quantization, output.format.dtype) -
+                                output.quantization.zero_point);
     };
     end.low = less(bounds.low), end.high = less(bounds.high);
   }

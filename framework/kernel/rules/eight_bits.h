@@ -45,8 +45,8 @@ struct ChannelEnd {
 };
 
 /// Whether a convolution's sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight
-/// bits; output in codes, or of an activation's type, perhaps what codes stand for (EightBitWeights::codes), or the sums.
-/// Any layouts.
+/// bits; output in codes, or of an activation's type, perhaps what codes stand for (EightBitWeights::codes), or the
+/// sums. Any layouts.
 bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 
 /// Of a problem that is_eight_bits. Where sums are of x w, a channel's bias is less `zero` for each weight: x's zero
