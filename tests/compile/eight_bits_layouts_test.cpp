@@ -41,5 +41,23 @@ TEST(EightBitsOf, ProductsOfRankFour) {
                     "int8");
 }
 
+/// Of a gate whose rows are seen under another shape and turned, whether or not what is between is rounded, too.
+TEST(EightBitsOf, FunctionsBehindViewsAndMoves) {
+  for (int rounded = 0; rounded < 4; ++rounded) {
+    Build build;
+    const Value x = build.graph.input("x", {batch, 24, 1, 10});
+    const auto code = [&](Value y, bool is) {
+      return is ? build.dequantize(build.quantize(y, 0.02f, 100, DType::u8), 0.02f, 100, DType::u8) : y;
+    };
+    Value y = code(build.op("Mul", {x, build.op("Sigmoid", {x})}), (rounded & 1) != 0);
+    const Value axes = build.constant(Tensor::from(std::vector<std::int64_t>{2}, {1}));
+    y = code(build.op("Squeeze", {y, axes}), (rounded & 2) != 0);
+    y = code(build.op("Transpose", {y}, {{"perm", std::vector<std::int64_t>{0, 2, 1}}}), true);
+    const Value weight = build.dequantize(build.constant(random_codes({24, 16}, DType::i8, 3)), 0.01f, 0, DType::i8);
+    expect_as_unfused(build, build.quantize(build.op("MatMul", {y, weight}), 0.05f, 120, DType::u8),
+                      draw_floats({2, 24, 1, 10}, 5), "int8");
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test

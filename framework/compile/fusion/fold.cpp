@@ -155,6 +155,8 @@ class Folder : Dataflow {
     const std::size_t place = program_.value(next.inputs[0]).constant.defined() ? 1 : 0;
     Operation* const between = place < next.inputs.size() ? only_for(next.inputs[place]) : nullptr;
     if (between == nullptr || shape(between->output) != shape(next.output)) return false;
+    const Program::Value &from = program_.value(between->output), &to = program_.value(next.output);
+    if (from.format.dtype != to.format.dtype || from.quantization != to.quantization) return false;
     const auto concat = between->view ? std::nullopt : problem_of<ConcatProblem>(*between);
     if (!between->view && (!concat || concat->dim != 1)) return false;
     const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;

@@ -21,8 +21,9 @@ class NormsOfSteps : Dataflow {
     for (Operation& op : program_.operations) {
       const PointwiseStep* const step = op.module == nullptr || op.inputs.size() != 2 ? nullptr : step_of(op);
       if (step == nullptr || step->operand != 1) continue;
-      if (step->function == Pointwise::div) take(op, 0, true);
-      if (step->function == Pointwise::mul && !take(op, 0, false)) take(op, 1, false);
+      const Pointwise function = step->function;  // what is taken loses its module
+      if (function == Pointwise::div) take(op, 0, true);
+      if (function == Pointwise::mul && !take(op, 0, false)) take(op, 1, false);
     }
     finish();
   }
