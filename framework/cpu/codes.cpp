@@ -100,7 +100,7 @@ struct Range {
     const Tag d;
     const auto least = static_cast<float>((type == DType::u8 ? 0 : -128) - codes.zero_point);
     const float divisor = codes.scale, one = 1 / divisor;
-    by_inverse = HWY_TARGET != HWY_SCALAR && divisor > 1e-15f && divisor < 1e15f;
+    by_inverse = HWY_NATIVE_FMA && divisor > 1e-15f && divisor < 1e15f;
     const float unit = by_inverse ? divisor : 1.0f;
     // What the numbers are bounded by, their quotients are too: rounding changes no order.
     const float other = by_inverse ? 1.0f : divisor;
@@ -215,7 +215,7 @@ template <class T>
 void finish_two(const SumsEnd& end, const Sums& s) {
   const Tag d;
   const TwoCodes& t = *s.two;
-  const bool by_line = HWY_TARGET != HWY_SCALAR && t.line;
+  const bool by_line = HWY_NATIVE_FMA && t.line;
   const SumLine line = t.line.value_or(SumLine());
   const Vector low = hn::Set(d, end.low), high = hn::Set(d, end.high), scale = hn::Set(d, t.first_codes.scale);
   const Vector a = hn::Set(d, line.own), b = hn::Set(d, line.other), c = hn::Set(d, line.rest);

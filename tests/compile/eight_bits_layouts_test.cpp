@@ -1,6 +1,9 @@
 // Values in eight bits that are stored channels last, or are not.
 
+#include <cmath>
+
 #include "compile/eight_bits.h"
+#include "lamina/kernel/device_description.h"
 
 namespace lamina::test {
 namespace {
@@ -39,6 +42,39 @@ TEST(EightBitsOf, ProductsOfRankFour) {
   const Value added = build.op("Add", {y, build.constant(Tensor::from(std::vector<float>(20, 0.5f), {20}))});
   expect_as_unfused(build, build.quantize(added, 0x1p-2f, 120, DType::u8), random_codes({2, 5, 6, 12}, DType::u8, 1),
                     "int8");
+}
+
+/// Of all pairs of codes a convolution's sums with others, by every instruction set: some multiply and add at once.
+TEST(EightBitsOf, AllPairsOfASum) {
+  const Shape shape = {1, 16, 64, 64};
+  Tensor own(shape, DType::u8), other(shape, DType::u8);
+  for (std::size_t i = 0; i < 65536; ++i) {
+    own.values<std::uint8_t>()[i] = static_cast<std::uint8_t>(i),
+    other.values<std::uint8_t>()[i] = static_cast<std::uint8_t>(i >> 8);
+  }
+  Tensor same = Tensor::zeros({16, 16, 1, 1}, DType::i8);
+  for (std::size_t c = 0; c < 16; ++c) same.values<std::int8_t>()[c * 17] = 1;
+  const Tensor scales = draw_floats({3, 20}, 9);
+  for (std::size_t i = 0; i < 20; ++i) {
+    const auto scale = [&](std::size_t j) { return 0.01f + 0.01f * std::abs(scales.values<float>()[j * 20 + i]); };
+    Build build;
+    const Value a = build.graph.input("a", shape, DType::u8), b = build.graph.input("b", shape, DType::u8);
+    const Value conv = build.op("Conv", {build.dequantize(a, scale(0), 117, DType::u8),
+                                         build.dequantize(build.constant(same), 1, 0, DType::i8)});
+    const Value x = build.dequantize(build.quantize(conv, scale(0), 117, DType::u8), scale(0), 117, DType::u8);
+    const Value sum = build.op("Add", {x, build.dequantize(b, scale(1), 140, DType::u8)});
+    build.graph.output(build.quantize(sum, scale(2), 128, DType::u8));
+    DeviceDescription device = describe(Device::cpu());
+    const Tensor inputs[] = {own, other};
+    const auto codes = [&] { return whole(build.graph.compile({.description = device}).run(inputs)[0]); };
+    const auto expected = codes();
+    device.avx512_vnni = device.amx_int8 = device.neon_dot = false;
+    for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::scalar}) {
+      if (set < device.instructions) continue;
+      device.instructions = set;
+      EXPECT_EQ(codes(), expected) << name(set) << ", " << i;
+    }
+  }
 }
 
 /// Of a gate whose rows are seen under another shape and turned, whether or not what is between is rounded, too.
