@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <ranges>
 
 #include "lamina/base/error.h"
 #include "lamina/base/thread_pool.h"
@@ -80,15 +79,16 @@ std::optional<SumLine> line_of(const TwoCodes& two, std::span<const std::uint8_t
                     .high = bound(two.high)};
     line.rest = static_cast<float>(attempt / 9 - 1) * 0x1p-17f -
                 line.other * static_cast<float>(two.second_codes.zero_point + flip);
-    const auto same = [&](std::size_t pair) {
-      const int own = static_cast<int>(pair / 256) ^ flip_of(two.first_type),
-                other = static_cast<int>(pair % 256) ^ flip;
+    const auto same = [&](std::size_t at) {
+      const int own = static_cast<int>(at / 256) ^ flip_of(two.first_type), other = static_cast<int>(at % 256) ^ flip;
       const float there = std::fma(static_cast<float>(own - flip_of(two.first_type) - two.first_codes.zero_point),
                                    line.own, std::fma(static_cast<float>(other), line.other, line.rest));
       const float code = std::nearbyint(std::clamp(there, line.low, line.high));
-      return formula[pair] == static_cast<std::uint8_t>(static_cast<int>(code) + zero);
+      return formula[at] == static_cast<std::uint8_t>(static_cast<int>(code) + zero);
     };
-    if (std::ranges::all_of(std::views::iota(std::size_t{0}, formula.size()), same)) return line;
+    std::size_t pair = 0;
+    while (pair < formula.size() && same(pair)) ++pair;
+    if (pair == formula.size()) return line;
   }
   return std::nullopt;
 }
