@@ -23,7 +23,7 @@
 namespace lamina::cuda::squeeze_excite {
 namespace {
 
-__device__ __forceinline__ void add(float4& sum, const float4& v) {
+[[maybe_unused]] __device__ __forceinline__ void add(float4& sum, const float4& v) {  // before 9.0 it is not
   sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
 
