@@ -140,8 +140,10 @@ bool fold_norm(Product& product, const Graph& graph, const Graph::Node& node) {
 bool fold_factors(Product& product, const Graph& graph, const Graph::Node& node) {
   if (node.module->op() != "Mul") return false;
   const Tensor first = constant(graph, node, 0), factors = first.defined() ? first : constant(graph, node, 1);
-  const int behind = product.kind == Product::Kind::conv ? static_cast<int>(product.weight.shape().rank()) - 2 : 0;
-  if (!factors.defined()) return false;
+  const int rank =
+      static_cast<int>(product.weight.shape().rank());  // of a convolution's result, and the least of others'
+  const int behind = product.kind == Product::Kind::conv ? rank - 2 : 0;
+  if (!factors.defined() || static_cast<int>(factors.shape().rank()) > rank) return false;
   const Shape& shape = factors.shape();
   const bool of_channels = static_cast<int>(shape.rank()) > behind && shape[-1 - behind] == factors.numel() &&
                            static_cast<std::size_t>(factors.numel()) == product.out();
