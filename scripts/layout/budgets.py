@@ -1,8 +1,8 @@
 """How much code each room may have: scripts/check-layout.py holds the tree to it.
 
-Counted are lines that are neither blank nor comments, of C++, CUDA and Python. Whoever needs more raises the room's
-line, says why behind it, and lowers another one if the table is then above what it may have as a whole. A folder counts
-for the longest name here that it lies in.
+Counted are lines that are neither blank nor comments, of C++, CUDA and Python. A room may have one percent more than its
+line says, for mends; whoever needs more raises the line and says why behind it. What the rooms of a table have together
+is held to the table's sum. A folder counts for the longest name here that it lies in.
 """
 
 import re
@@ -46,10 +46,10 @@ LEFT_OUT = {
     "framework/onnx": 2_084,
     "framework/quantize": 937,
 }
-TESTS = {"tests": 30_604}
+TESTS = {"tests": 31_500}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 53_010), (LEFT_OUT, 5_000), (TESTS, 30_604))
-ALL = EVERY_BUILD | LEFT_OUT | TESTS
+TABLES = ((EVERY_BUILD, 53_260), (LEFT_OUT, 4_216), (TESTS, 31_804))
+ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 
@@ -62,15 +62,15 @@ def code_lines(name, text):
     return sum(1 for line in text.splitlines() if line.strip())
 
 
-def sums():
-    """The tables that are above what they may have as a whole."""
-    return [f"scripts/layout/budgets.py:1: {', '.join(list(table)[:2])} ...: {total:,} lines, more than {most:,}"
-            for table, most in TABLES if (total := sum(table.values())) > most]
+def sums(code):
+    """The tables whose rooms have more than they may have together; `code` holds the lines of each room."""
+    return [f"scripts/layout/budgets.py:1: {', '.join(list(table)[:2])} ...: {total:,} lines, more than {limit:,}"
+            for table, limit in TABLES if (total := sum(code.get(room, 0) for room in table)) > limit]
 
 
 def show(code):
     """Prints what each room has; `code` holds its lines."""
-    for table, most in TABLES:
-        for room, budget in table.items():
-            print(f"{code.get(room, 0):7,} of {budget:6,}  {room}")
-        print(f"{sum(code.get(room, 0) for room in table):7,} of {most:6,}\n")
+    for table, limit in TABLES:
+        for room in table:
+            print(f"{code.get(room, 0):7,} of {ALL[room]:6,}  {room}")
+        print(f"{sum(code.get(room, 0) for room in table):7,} of {limit:6,}\n")
