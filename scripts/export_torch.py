@@ -1497,7 +1497,7 @@ def preprocessing(text):
         value = json.loads(text)
     except ValueError:
         value = None
-    others = {"divisor", "order", "aspect", "fill", "rounding", "placement"}
+    others = {"divisor", "order", "aspect", "fill", "rounding", "placement", "antialias"}
     if not isinstance(value, dict) or not set(IMAGENET) <= set(value) <= {*IMAGENET, *others}:
         raise argparse.ArgumentTypeError(f"expected imagenet or JSON such as {json.dumps(IMAGENET)}")
     return value

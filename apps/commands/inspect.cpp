@@ -86,11 +86,12 @@ void print_tensors(const Weights& weights) {
 }
 
 void print_preprocess(const Preprocess& p) {
-  fmt::print("\npreprocess: {} to {}, {} {}{}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
+  fmt::print("\npreprocess: {} to {}{}, {} {}{}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
              p.aspect == Aspect::ignored ? "both sides"
              : p.aspect == Aspect::kept  ? "short side"
                                          : "long side",
-             p.resize, p.placement == Placement::centre ? "centre crop" : "upper left crop", p.crop,
+             p.resize, p.antialias ? "" : " without antialias",
+             p.placement == Placement::centre ? "centre crop" : "upper left crop", p.crop,
              p.fill == Preprocess().fill ? "" : fmt::format(" on {}, {}, {}", p.fill[0], p.fill[1], p.fill[2]),
              p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
              p.std[1], p.std[2]);

@@ -33,8 +33,7 @@ struct Letterbox {
   /// `whole`: the way back is from the pixels that the photograph fills, not from where it would lie to the fraction.
   Letterbox(int photo_width, int photo_height, int width, int height, bool stretched, bool whole = true);
 
-  /// Of a consistent view of the photograph's size: resized as OpenCV 4 and 5 do it with INTER_LINEAR, to the bit: two
-  /// taps a side in fixed point, no antialias.
+  /// Of a consistent view of the photograph's size.
   void draw(const ImageView& image, std::span<std::uint8_t> out, ThreadPool& threads) const;  // [height, width, 3]
 };
 

@@ -34,6 +34,7 @@ void for_each_setting(const F& f) {
   f("fill", &Preprocess::fill);
   f("rounding", &Preprocess::rounding);
   f("placement", &Preprocess::placement);
+  f("antialias", &Preprocess::antialias);
 }
 
 // The names of enumerators, in their order.
@@ -68,6 +69,12 @@ void set(std::array<std::uint8_t, 3>& levels, const Json& value, const std::stri
     if (!(level >= 0 && level <= 255)) fail(preprocess_key, ": expected \"", key, "\" from 0 to 255, got ", level);
     levels[c++] = static_cast<std::uint8_t>(level);
   }
+}
+void set(bool& flag, const Json& value, const std::string& key) {
+  if (!value.is_boolean()) {
+    fail(preprocess_key, ": expected \"", key, "\" true or false, got ", detail::shortened(value.dump()));
+  }
+  flag = value.get<bool>();
 }
 template <class Enum>
 requires std::is_enum_v<Enum>
@@ -107,6 +114,7 @@ double shortest(float value) {
 
 // A setting as a file has it.
 int written(int pixels) { return pixels; }
+bool written(bool flag) { return flag; }
 double written(float value) { return shortest(value); }
 Json written(const std::array<float, 3>& list) { return {shortest(list[0]), shortest(list[1]), shortest(list[2])}; }
 const std::array<std::uint8_t, 3>& written(const std::array<std::uint8_t, 3>& levels) { return levels; }

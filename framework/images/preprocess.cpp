@@ -7,6 +7,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/images/resize.h"
+#include "lamina/images/two_taps.h"
 
 namespace lamina {
 namespace {
@@ -78,7 +79,8 @@ Preprocess letterbox(int size) {
           .crop = size,
           .aspect = Aspect::letterbox,
           .fill = {114, 114, 114},
-          .rounding = Rounding::nearest};
+          .rounding = Rounding::nearest,
+          .antialias = false};
 }
 
 Window window_of(int width, int height, const Preprocess& settings) {
@@ -133,7 +135,10 @@ void resize_and_crop(const ImageView& image, const Preprocess& settings, std::sp
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = settings.fill[i % 3];
   }
   const std::size_t first = static_cast<std::size_t>(y.padding) * side + static_cast<std::size_t>(x.padding);
-  detail::resize_bilinear(image, width, height, {x.begin, y.begin, x.count, y.count}, out.data() + first * 3, side * 3);
+  const detail::Region seen = {x.begin, y.begin, x.count, y.count};
+  std::uint8_t* const to = out.data() + first * 3;
+  if (settings.antialias) return detail::resize_bilinear(image, width, height, seen, to, side * 3);
+  detail::TwoTaps(image, width, height, seen).draw(0, y.count, to, side * 3);
 }
 
 Image resize_and_crop(const ImageView& image, const Preprocess& settings) {

@@ -43,6 +43,7 @@ struct Preprocess {
   std::array<std::uint8_t, 3> fill{0, 0, 0};  // red, green, blue of what lies beside a picture smaller than the crop
   Rounding rounding = Rounding::down;
   Placement placement = Placement::centre;
+  bool antialias = true;  // false: two taps a side however small it becomes, OpenCV's INTER_LINEAR to the bit
 
   friend bool operator==(const Preprocess&, const Preprocess&) = default;
 };
@@ -55,16 +56,17 @@ LAMINA_API Preprocess torchvision_imagenet();
 LAMINA_API Preprocess caffe_imagenet();
 
 /// What the detectors of Ultralytics (YOLOv5 and later) are run with: the whole picture in the middle of size x size
-/// pixels, 114 beside it, from 0 to 1. They resize without antialias, Lamina with it.
+/// pixels, 114 beside it, from 0 to 1, resized as OpenCV does it without antialias. A Detector draws the same pixels.
 LAMINA_API Preprocess letterbox(int size);
 
 /// The picture that the network will see, crop x crop pixels: the short side resized to `resize` and the long one to
-/// int(resize * long / short), or both to `resize`, or the long one to it, bilinear with antialias, then the centre cut
-/// out. Where the crop is larger than the resized picture it is padded with `fill`, as torchvision does with black.
+/// int(resize * long / short), or both to `resize`, or the long one to it, bilinear with antialias or without, then the
+/// centre cut out. Where the crop is larger than the resized picture it is padded with `fill`, as torchvision does with
+/// black.
 ///
-/// Bit-exact with torchvision's Resize and CenterCrop of a Pillow 13 image with the same pixels (earlier Pillows round
-/// differently where a picture taller than twice its width is made smaller: see resize.h). Computes no pixel
-/// outside the crop, so neither time nor memory depend on how long the long side is.
+/// With antialias it is bit-exact with torchvision's Resize and CenterCrop of a Pillow 13 image with the same pixels
+/// (earlier Pillows round differently where a picture taller than twice its width is made smaller: see resize.h).
+/// Computes no pixel outside the crop, so neither time nor memory depend on how long the long side is.
 /// Throws Error if a setting is out of range or the image is inconsistent.
 ///
 /// The picture may be an Image, or in memory of yours, a camera's frame in its own format: other formats are converted

@@ -204,7 +204,6 @@ void Photo::take_pillows(nb::handle photo, bool upright) {
 }
 
 #define LAMINA_PHOTO "photo: lamina._photos.Photo"
-
 void bind_images(nb::module_& m) {
   read_by_pillow();
   nb::class_<Preprocess>(
@@ -215,11 +214,11 @@ void bind_images(nb::module_& m) {
           "__init__",
           [](Preprocess* self, int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
              const std::string& aspect, std::array<std::uint8_t, 3> fill, const std::string& rounding,
-             const std::string& placement) {
+             const std::string& placement, bool antialias) {
             Preprocess settings{resize, crop, mean, std, divisor};
             set_named(settings.order, "order", order, orders);
             set_named(settings.aspect, "aspect", aspect, aspects);
-            settings.fill = fill;
+            settings.fill = fill, settings.antialias = antialias;
             set_named(settings.rounding, "rounding", rounding, roundings);
             set_named(settings.placement, "placement", placement, placements);
             new (self) Preprocess(settings);
@@ -227,12 +226,12 @@ void bind_images(nb::module_& m) {
           nb::arg("resize") = 256, nb::arg("crop") = 224, nb::arg("mean") = Rgb{0, 0, 0}, nb::arg("std") = Rgb{1, 1, 1},
           nb::arg("divisor") = 255.0f, nb::arg("order") = "rgb", nb::arg("aspect") = "kept",
           nb::arg("fill") = std::array<std::uint8_t, 3>{0, 0, 0}, nb::arg("rounding") = "down",
-          nb::arg("placement") = "centre",
+          nb::arg("placement") = "centre", nb::arg("antialias") = true,
           nb::sig(
               "def __init__(self, resize: int = 256, crop: int = 224, mean: collections.abc.Sequence[float] = (0, 0, "
               "0), std: collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = 'rgb', "
               "aspect: str = 'kept', fill: collections.abc.Sequence[int] = (0, 0, 0), rounding: str = 'down', "
-              "placement: str = 'centre') -> None"))
+              "placement: str = 'centre', antialias: bool = True) -> None"))
       .def_ro("resize", &Preprocess::resize, "pixels of the short side")
       .def_ro("crop", &Preprocess::crop, "pixels of both sides of the result")
       .def_prop_ro(
@@ -249,6 +248,7 @@ void bind_images(nb::module_& m) {
           nb::sig("def fill(self) -> tuple[int, int, int]"), "levels of what lies beside a picture smaller than crop")
       .def_prop_ro("rounding", &rounding_of, "\"down\" or \"nearest\": of the side that keeps the proportions")
       .def_prop_ro("placement", &placement_of, "\"centre\" or \"corner\"")
+      .def_ro("antialias", &Preprocess::antialias, "False: two taps a side, OpenCV's INTER_LINEAR to the bit")
       .def(
           "__eq__",
           [](const Preprocess& self, nb::object other) {
@@ -259,10 +259,9 @@ void bind_images(nb::module_& m) {
           "__reduce__",
           [](nb::handle self) {
             nb::list fields;
-            for (const char* field :
-                 {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding", "placement"}) {
+            for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding",
+                                      "placement", "antialias"})
               fields.append(self.attr(field));
-            }
             return nb::make_tuple(self.type(), nb::tuple(fields));
           },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
@@ -270,7 +269,8 @@ void bind_images(nb::module_& m) {
         return detail::concat("Preprocess(resize=", p.resize, ", crop=", p.crop, ", mean=", text(p.mean),
                               ", std=", text(p.std), ", divisor=", p.divisor, ", order='", order_of(p), "', aspect='",
                               aspect_of(p), "', fill=(", int{p.fill[0]}, ", ", int{p.fill[1]}, ", ", int{p.fill[2]},
-                              "), rounding='", rounding_of(p), "', placement='", placement_of(p), "')");
+                              "), rounding='", rounding_of(p), "', placement='", placement_of(p),
+                              "', antialias=", p.antialias ? "True)" : "False)");
       });
   m.def("torchvision_imagenet", &torchvision_imagenet, "What torchvision's ImageNet classifiers were trained with.");
   m.def("caffe_imagenet", &caffe_imagenet, "What Caffe's ImageNet classifiers are run with.");

@@ -30,7 +30,7 @@ EVERY_BUILD = {
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_275,
     "framework/graph": 1_307,
-    "framework/images": 1_775,
+    "framework/images": 1_865,  # resizing as OpenCV does, which was detect's alone
     "framework/kernel": 2_523,
     "framework/layers": 1_402,
     "framework/module": 459,
@@ -42,7 +42,7 @@ EVERY_BUILD = {
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 445,
-    "framework/detect": 700,
+    "framework/detect": 650,
     "framework/onnx": 2_084,
     "framework/quantize": 937,
 }

@@ -67,6 +67,26 @@ TEST(Detect, ResizesAsOpenCVDoes) {
   EXPECT_EQ(cases, 10);
 }
 
+TEST(Detect, DrawsThePixelsOfPreprocess) {
+  ThreadPool threads(1);
+  for (const auto& [width, height] : {std::pair(700, 500), {33, 64}, {64, 64}, {5, 900}, {900, 1}}) {
+    Image photo{width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(3 * width * height))};
+    for (std::size_t i = 0; i < photo.rgb.size(); ++i) photo.rgb[i] = static_cast<std::uint8_t>(i * i / 7);
+    for (const bool stretched : {false, true}) {
+      Preprocess settings = letterbox(64);
+      if (stretched) settings.aspect = Aspect::ignored;
+      std::vector<std::uint8_t> drawn(3 * 64 * 64);
+      detail::Letterbox(width, height, 64, 64, stretched).draw(photo, drawn, threads);
+      EXPECT_EQ(resize_and_crop(photo, settings).rgb, drawn) << width << " x " << height;
+    }
+  }
+  Preprocess part = letterbox(64);  // the middle of a larger one
+  const Image photo = picture("photo"), whole = resize_and_crop(photo, part);
+  part.crop = 20;
+  const Image middle = resize_and_crop(photo, part);
+  EXPECT_TRUE(std::equal(middle.rgb.begin(), middle.rgb.begin() + 60, whole.rgb.begin() + 3 * (22 * 64 + 22)));
+}
+
 TEST(Detect, OddPaddingHasItsOddPixelBehind) {
   const detail::Letterbox box(30, 64, 96, 65, false);  // 30.47 x 65
   EXPECT_EQ(std::pair(box.x.inner, box.y.inner), std::pair(30, 65));

@@ -76,7 +76,7 @@ TEST(Model, PreprocessSaysWhatDetectorsWant) {
   save_model(dir / "model", model);
   EXPECT_EQ(Weights::open(dir / "model").metadata().at("lamina.preprocess"),
             R"({"resize":640,"crop":640,"mean":[0.0,0.0,0.0],"std":[1.0,1.0,1.0],"aspect":"letterbox",)"
-            R"("fill":[114,114,114],"rounding":"nearest","placement":"corner"})");
+            R"("fill":[114,114,114],"rounding":"nearest","placement":"corner","antialias":false})");
   EXPECT_EQ(load_model(dir / "model").preprocess, model.preprocess);
 }
 
@@ -186,7 +186,7 @@ TEST(Model, RefusesMalformedPreprocessing) {
        {"{", "[]", R"({"resize": 0})", R"({"crop": -5})", R"({"resize": 1.5})", R"({"mean": [1, 2]})",
         R"({"std": "x"})", R"({"size": 3})", R"({"crop": 99999999999})", R"({"divisor": 0})", R"({"divisor": "1"})",
         R"({"order": "gbr"})", R"({"order": 1})", R"({"aspect": true})", R"({"aspect": ""})", R"({"fill": 114})",
-        R"({"fill": [1, 2, 256]})", R"({"rounding": "up"})", R"({"placement": 0})"}) {
+        R"({"fill": [1, 2, 256]})", R"({"antialias": 0})", R"({"placement": 0})"}) {
     Weights weights = weights_with(graph_of(conv_node));
     weights.metadata()["lamina.preprocess"] = bad;
     expect_error([&] { (void)model_from(weights); }, {"lamina.preprocess"}, bad);
