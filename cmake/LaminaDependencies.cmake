@@ -49,6 +49,10 @@ if(LAMINA_APPS)
   endif()
 endif()
 
+if(LAMINA_APPS OR LAMINA_TESTS)
+  find_package(ZLIB QUIET)  # optional: pictures are written sooner, and `lamina serve` reads what is compressed
+endif()
+
 if(LAMINA_TESTS)
   find_package(GTest QUIET)
   if(NOT TARGET GTest::gtest_main)

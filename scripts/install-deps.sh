@@ -24,7 +24,8 @@ scripts/install-deps.sh knows apt (Debian 12, Ubuntu 24.04). Elsewhere install t
 CONTRIBUTING.md shows:
   CMake 3.25 or later, Ninja, a C++20 compiler (g++ 12 or later, or clang 14 or later)
   Eigen 3.4, nlohmann-json 3.10, stb, Highway 1.0.3, CLI11, fmt; libjpeg-turbo, libwebp, libheif and libtiff
-  (photographs), protozero (.onnx models), Boost and zlib (lamina serve) are optional; GoogleTest for the tests
+  (photographs), protozero (.onnx models), zlib (pictures, lamina serve) and Boost (lamina serve) are optional;
+  GoogleTest for the tests
 END
   # Not an error if somebody did: cmake names what is missing.
   exit 0

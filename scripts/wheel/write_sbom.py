@@ -26,7 +26,7 @@ LINKED = (
     ("CLI11", "libcli11-dev", "BSD-3-Clause", "LAMINA_APPS"),
     ("fmt", "libfmt-dev", "MIT", "LAMINA_APPS"),
     ("Boost", "libboost-dev", "BSL-1.0", "LAMINA_BOOST_INCLUDE_DIR"),
-    ("zlib", "zlib1g-dev", "Zlib", "LAMINA_BOOST_INCLUDE_DIR"),
+    ("zlib", "zlib1g-dev", "Zlib", "ZLIB_LIBRARY_RELEASE"),
 )
 PYTHONS = (("nanobind", "BSD-3-Clause"), ("nanobind-backend", "BSD-3-Clause"))
 
