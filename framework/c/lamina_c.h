@@ -160,7 +160,7 @@ LAMINA_C_API lamina_status lamina_plan_summary(const lamina_plan* plan, const ch
 /// and the outputs are there.
 LAMINA_C_API lamina_status lamina_plan_run(lamina_plan* plan, const lamina_tensor* inputs, size_t input_count,
                                            lamina_tensor* outputs, size_t output_count, void* stream);
-/// The same into memory of yours: outputs with data, shape, type and device.
+/// The same into memory of yours, which is no input's and no other output's: outputs with data, shape, type and device.
 LAMINA_C_API lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_tensor* inputs, size_t input_count,
                                                 const lamina_tensor* outputs, size_t output_count, void* stream);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
@@ -35,6 +36,14 @@ void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, std::int64
 bool in_place(const Tensor& tensor, Device device) {
   return tensor.device() == device &&
          (device.is_cpu() || reinterpret_cast<std::uintptr_t>(tensor.raw()) % detail::port_alignment == 0);
+}
+
+/// A result is written while others are still computed from what the run was given.
+void require_apart(const Tensor& target, const std::string& output, const Tensor& other, const std::string& name) {
+  const std::less<const void*> before;
+  const auto end = [](const Tensor& t) { return static_cast<const std::byte*>(t.raw()) + t.bytes(); };
+  if (!before(target.raw(), end(other)) || !before(other.raw(), end(target))) return;
+  fail(output, ": expected memory of its own for the result, got memory of ", name);
 }
 
 bool all_on_host(std::span<const Tensor> tensors) {
@@ -200,7 +209,13 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   const Device device = options.device;
   if (targets.size() != outputs.size()) fail("run_into: expected ", outputs.size(), " outputs, got ", targets.size());
   const std::int64_t images = images_of(tensors);
-  for (std::size_t i = 0; i < targets.size(); ++i) require_fits(targets[i], outputs[i], images, device);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    require_fits(targets[i], outputs[i], images, device);
+    for (std::size_t j = 0; j < inputs.size(); ++j) {
+      require_apart(targets[i], outputs[i].name, tensors[j], inputs[j].name);
+    }
+    for (std::size_t j = 0; j < i; ++j) require_apart(targets[i], outputs[i].name, targets[j], outputs[j].name);
+  }
   bind_inputs(tensors, images, stream);
   const auto computed_in_place = [&](std::size_t i) {
     return outputs[i].bindable && images == options.batch && in_place(targets[i], device);

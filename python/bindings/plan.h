@@ -20,7 +20,7 @@ class PyPlan {
   PyPlan& operator=(const PyPlan&) = delete;
   ~PyPlan();
 
-  /// Throws Error in a process that was forked since: threads and GPUs stay with the parent.
+  /// Throws Error of one on a GPU in a process that was forked since: GPUs stay with the parent.
   Plan& plan() const;
 
   nb::object run(nb::handle inputs, nb::handle out, nb::handle stream);

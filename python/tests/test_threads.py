@@ -1,5 +1,6 @@
 """Threads, forks, and the end of the interpreter."""
 
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -92,7 +93,16 @@ def test_classify_from_threads(digits, photos):
 def test_fork(digits, x):
     plan = digits.compile(device="cpu", batch=2, threads=2)
     expected = plan(x)
-    assert "Error: plan: compiled before this process was forked" in forked(lambda: plan(x))
+    assert "Error: threads: the process was forked since 2 threads were started" in forked(lambda: plan(x))
+    # One of a single thread has nothing that the child lacks.
+    single = digits.compile(device="cpu", batch=2, threads=1)
+    assert forked(lambda: np.array_equal(single(x), expected)) == "True"
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=lambda: answers.put(single(x)))
+    child.start()
+    assert np.array_equal(answers.get(timeout=60), expected)
+    child.join()
     # The model goes along, and the child may compile.
     assert forked(lambda: np.array_equal(digits.compile(device="cpu", batch=2, threads=2)(x), expected)) == "True"
 

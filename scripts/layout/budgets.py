@@ -35,7 +35,7 @@ EVERY_BUILD = {
     "framework/layers": 1_402,
     "framework/module": 459,
     "framework/ops": 3_500,
-    "framework/plan": 695,
+    "framework/plan": 705,  # results over what a run reads are refused
     "framework/pool": 586,
     "framework/tensor": 755,
 }

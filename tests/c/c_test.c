@@ -148,6 +148,9 @@ static void test_run(const lamina_model* model) {
   EXPECT(lamina_plan_run_into(plan, &given, 1, &mine, 1, NULL) == LAMINA_OK);
   EXPECT(lamina_plan_run(plan, &given, 1, &result, 1, NULL) == LAMINA_OK && result.shape[0] == 4);
   EXPECT(memcmp(result.data, output, sizeof output) == 0 && !isnan(output[0]));
+  mine.data = input + 4 * PIXELS - 1; /* which the run still reads */
+  EXPECT_FAILS(lamina_plan_run_into(plan, &given, 1, &mine, 1, NULL), "memory of input");
+  mine.data = output;
   given.shape[0] = 3;
   EXPECT(lamina_plan_run(plan, &given, 1, &result, 1, NULL) == LAMINA_OK && result.shape[0] == 3);
   EXPECT(memcmp(result.data, output, 3 * CLASSES * sizeof(float)) == 0);

@@ -219,6 +219,25 @@ TEST(Plan, RefusesInputsThatDoNotFit) {
   expect_error([&] { plan.run_into(inputs, {}); }, {"expected 1 outputs, got 0"});
 }
 
+TEST(Plan, RefusesResultsOverWhatTheRunStillReads) {
+  const Tensor memory = random_tensor({20}, 2);
+  const auto at = [&memory](std::int64_t begin) { return memory.slice(begin, begin + 4).view({1, 4}); };
+  Graph graph;
+  const Value x = graph.input("x", {batch, 4});
+  graph.output(graph.add("positive", ReLU(), x));
+  graph.output(graph.add("twice", Add(), {x, x}));
+  Plan plan = graph.compile();
+  const auto run = [&](std::int64_t first, std::int64_t second) {
+    const Tensor input = at(8);
+    std::vector<Tensor> mine = {at(first), at(second)};
+    plan.run_into({&input, 1}, mine);
+  };
+  run(4, 12);  // side by side
+  expect_error([&] { run(8, 0); }, {"positive: expected memory of its own", "memory of x"});
+  expect_error([&] { run(0, 5); }, {"twice: expected memory of its own", "memory of x"});
+  expect_error([&] { run(2, 0); }, {"twice: expected memory of its own", "memory of positive"});
+}
+
 TEST(Plan, RefusesOptionsThatCannotBe) {
   const Graph graph = small_network();
   expect_error([&] { (void)graph.compile({.batch = 0}); }, {"batch", "0"});
