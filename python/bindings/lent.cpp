@@ -103,6 +103,8 @@ bool is_contiguous(const Shape& shape, const Stride* strides, std::int64_t unit)
 
 }  // namespace
 
+bool on_host(nb::handle array, std::string_view what) { return dlpack_device(array, what).type != dlpack::cuda; }
+
 Lent::Lent(nb::handle object, std::string_view what, Access access, cuda::Stream stream) {
   // The destructor does not run if this throws.
   try {

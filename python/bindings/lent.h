@@ -25,6 +25,9 @@ nb::object asked(std::string_view what, const Method& method) {
   }
 }
 
+/// Whether an array's memory is the host's. Throws Error, beginning with `what`, where it does not say.
+bool on_host(nb::handle array, std::string_view what);
+
 /// An array of Python's whose memory Lamina may use while this lives. Make and destroy it with the GIL held. Move-only.
 class Lent {
  public:

@@ -12,7 +12,7 @@
 #include "device.h"
 #include "gil.h"
 #include "graph.h"
-#include "images.h"
+#include "images/images.h"
 #include "lamina/base/error.h"
 #include "lamina/base/process/forks.h"
 #include "lamina/base/version.h"

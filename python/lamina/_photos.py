@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,15 @@ class Picture(Protocol):
     def tobytes(self) -> bytes: ...
 
 
-Photo = str | os.PathLike[str] | bytes | Pixels | Picture
+class OpenFile(Protocol):
+    """Opened as "rb", an io.BytesIO, ..."""
+
+    def read(self) -> bytes: ...
+
+
+Photo = str | os.PathLike[str] | bytes | bytearray | memoryview | OpenFile | Picture | Pixels
+"""Everything that takes a photograph takes each of these: a path, the bytes of a file, an open file, an image of Pillow,
+pixels uint8 [H, W, 3] or [H, W], which may be an array of any library and on a GPU"""
 SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif", ".avif", ".tif",
             ".tiff"}
 
@@ -54,13 +62,20 @@ def is_one(photos: Any) -> bool:
     """Whether it is one photograph, not several nor a folder of them."""
     if isinstance(photos, (str, os.PathLike)):
         return not Path(photos).is_dir()
-    return isinstance(photos, bytes) or hasattr(photos, "__array_interface__")
+    if getattr(getattr(photos, "dtype", None), "kind", "") in ("O", "S", "U"):  # an array of paths, a column of them
+        return False
+    return _core.is_photo(photos)
 
 
 def listed(photos: Any) -> list[Any]:
+    """The photographs: of one, of a folder, or of whatever gives several, one after the other."""
     if is_one(photos):
         return [photos]
-    return photos_of(Path(photos)) if isinstance(photos, (str, os.PathLike)) else list(photos)
+    if isinstance(photos, (str, os.PathLike)):
+        return photos_of(Path(photos))
+    if isinstance(photos, Mapping) or not isinstance(photos, Iterable):
+        raise TypeError(f"photos: expected a photograph, a folder or several photographs, got {type(photos).__name__}")
+    return list(photos)
 
 
 class Classifier:

@@ -1,5 +1,6 @@
 """Detectors whose answer is known: tests/golden/make_golden_detect.py."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,8 @@ def test_boxes_are_arrays(photo, tmp_path):
     assert set(dogs.names) == {"dog"} and len(dogs.scores) == found.names.count("dog")
     pillow = pytest.importorskip("PIL.Image")
     pillow.fromarray(photo).save(tmp_path / "photo.png")
-    for other in (tmp_path / "photo.png", pillow.fromarray(photo), (tmp_path / "photo.png").read_bytes()):
+    for other in (tmp_path / "photo.png", pillow.fromarray(photo), (tmp_path / "photo.png").read_bytes(),
+                  io.BytesIO((tmp_path / "photo.png").read_bytes())):
         np.testing.assert_array_equal(detector(other).boxes, found.boxes)
 
 
@@ -47,6 +49,8 @@ def test_masks_points_and_turned_boxes(photo):
 def test_what_is_wrong_is_said(photo):
     with pytest.raises(lamina.Error, match="confidence from 0 to 1"):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, 2)
+    with pytest.raises(TypeError, match="expected a path.*, got list"):
+        lamina.Detector(GOLDEN / "raw.onnx", "cpu")([photo])
     with pytest.raises(lamina.Error, match="class of the model"):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, classes=["cow"])
     with pytest.raises(lamina.Error, match="missing.onnx"):

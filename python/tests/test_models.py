@@ -1,6 +1,7 @@
 """Models, graphs, options and photographs."""
 
 import copy
+import io
 import pickle
 
 import lamina
@@ -11,8 +12,38 @@ import pytest
 def test_classify(digits, photos):
     (best, score), (_, second) = digits.classify(photos / "7.png", top=2)
     assert best == "seven" and score > 0.99 > second
-    assert digits.classify((photos / "7.png").read_bytes(), top=1)[0] == (best, score)
-    assert digits.classify(lamina.read_image(photos / "7.png"), top=1)[0] == (best, score)
+
+
+def test_what_a_photograph_is(digits, photos, tmp_path):
+    """The same thing wherever one goes: by itself one photograph, in a list or an iterator one of several."""
+    path = photos / "7.png"
+    content, pixels = path.read_bytes(), lamina.read_image(path)
+
+    class Lender:
+        __dlpack__, __dlpack_device__ = pixels.__dlpack__, pixels.__dlpack_device__
+
+    turned = np.ascontiguousarray(pixels[:, :, ::-1])[:, :, ::-1]  # as OpenCV's are; a seven is grey
+    expected = digits.classify(path, top=2)
+    with path.open("rb") as opened:
+        one = [str(path), path, content, bytearray(content), memoryview(content), np.frombuffer(content, np.uint8), opened,
+               io.BytesIO(content), pixels, pixels[:, :, 0], turned, Lender()]
+        for photo in one:
+            assert digits.classify(photo, top=2) == expected, type(photo)
+    fresh = [io.BytesIO(content) if hasattr(photo, "read") else photo for photo in one]
+    for several in (fresh[:6] + fresh[8:], iter(fresh), np.array([str(path)] * 2), [path]):
+        assert all(row.classes == expected for row in digits.classify(several, top=2))
+    for see in (lamina.read_image, lambda photo: lamina.preprocess(photo, digits.preprocess),
+                lambda photo: lamina.resize_and_crop(photo, digits.preprocess)):
+        assert all(np.array_equal(see(io.BytesIO(content) if hasattr(photo, "read") else photo), see(path)) for photo in one)
+    for wrong, words in ((pixels.transpose(2, 0, 1), r"expected u8 \[height, width, 3\] or .*, got u8 \[3, 8, 8\]"),
+                         (pixels[None], r"got u8 \[1, 8, 8, 3\]"), (pixels.astype("f4"), r"got f32 \[8, 8, 3\]"),
+                         (io.BytesIO(), "the file is empty")):
+        with pytest.raises(lamina.Error, match=words):
+            digits.classify(wrong)
+    for wrong, words in ((None, "got NoneType"), (3, "got int"), ([3], "an open file.*, got int"), ({path: 1}, "got dict"),
+                         (io.StringIO("7"), 'opened as "rb", got str'), ([[1, 2]], "got list")):
+        with pytest.raises(TypeError, match=words):
+            digits.classify(wrong)
 
 
 def test_classify_a_folder(digits, photos, tmp_path, capsys):
@@ -44,7 +75,7 @@ def test_errors_name_the_place(digits, tmp_path):
 
 
 def test_options(digits):
-    with pytest.raises(lamina.Error, match='no option "batches"; nearest: "batch"'):
+    with pytest.raises(TypeError, match='no option "batches"; nearest: "batch"'):
         digits.compile(batches=3)
     with pytest.raises(TypeError, match="batch: expected an integer, got 1.5"):
         digits.compile(batch=1.5)

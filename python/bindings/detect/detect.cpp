@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "gil.h"
-#include "images.h"
+#include "images/photo.h"
 #include "lamina/base/error.h"
 #include "lamina/base/process/forks.h"
 #include "lamina/detect/detector.h"
@@ -120,8 +120,8 @@ std::unique_ptr<PyDetector> make_detector(const std::filesystem::path& path, con
 
 void bind_detect(nb::module_& m) {
   nb::class_<PyDetector>(m, "DetectorCore", "The library's detector; lamina.Detector is how Python has it.")
-      .def("detect", &PyDetector::detect, nb::arg("photo"), nb::arg("confidence"), nb::arg("iou"), nb::arg("classes"),
-           nb::arg("across_classes"), nb::arg("most"), nb::arg("masks"), nb::arg("upright"),
+      .def("detect", &PyDetector::detect, nb::arg("photo").none(), nb::arg("confidence"), nb::arg("iou"),
+           nb::arg("classes"), nb::arg("across_classes"), nb::arg("most"), nb::arg("masks"), nb::arg("upright"),
            nb::sig("def detect(self, photo: lamina._photos.Photo, confidence: float, iou: float, classes: "
                    "collections.abc.Sequence[int], across_classes: bool, most: int, masks: bool, upright: bool) -> "
                    "tuple[typing.Any, ...]"))

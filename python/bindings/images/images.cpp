@@ -1,47 +1,21 @@
-#include "images.h"
+#include "images/images.h"
 
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 
 #include "gil.h"
-#include "lamina/base/content.h"
+#include "images/photo.h"
 #include "lamina/base/error.h"
-#include "lamina/images/codecs/codec.h"
 #include "lamina/images/preprocess.h"
-#include "lent.h"
-#include "options.h"
 #include "result.h"
 
 namespace lamina::python {
 namespace {
 
 using detail::fail;
-
-/// u8 [H, W, 3], where it lies.
-ImageView view_of(const Tensor& pixels) {
-  const Shape& shape = pixels.shape();
-  if (pixels.dtype() != DType::u8 || !pixels.device().is_cpu() || shape.rank() != 3 || shape[2] != 3) {
-    fail("photo: expected u8 [height, width, 3] on the cpu, got ", pixels.description());
-  }
-  if (shape[0] > 1 << 20 || shape[1] > 1 << 20) fail("photo: expected fewer pixels, got ", pixels.description());
-  return {.data = pixels.values<std::uint8_t>().data(),
-          .width = static_cast<int>(shape[1]),
-          .height = static_cast<int>(shape[0])};
-}
-
-std::size_t bytes_of(const ImageView& rgb) {
-  return 3 * static_cast<std::size_t>(rgb.width) * static_cast<std::size_t>(rgb.height);
-}
-
-bool is_pillows(nb::handle photo) {
-  const nb::object pillow = nb::module_::import_("sys").attr("modules").attr("get")("PIL.Image");
-  return !pillow.is_none() && nb::isinstance(photo, pillow.attr("Image"));
-}
 
 /// The pixels as an array u8 [H, W, 3] that owns them.
 nb::object pixels_of(Image image) {
@@ -77,8 +51,13 @@ nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, n
 nb::object read_photo(nb::handle photo, bool upright) {
   Photo source(photo, upright);
   if (!source.decoded.rgb.empty()) return pixels_of(std::move(source.decoded));
-  const ImageView& view = source.view;
-  return pixels_of({view.width, view.height, {view.data, view.data + bytes_of(view)}});
+  Image copy{source.view.width, source.view.height, {}};
+  detail::RowReader rows(source.view, 0, static_cast<std::size_t>(copy.width));
+  for (int y = 0; y < copy.height; ++y) {
+    const std::uint8_t* row = rows.row(static_cast<std::size_t>(y));
+    copy.rgb.insert(copy.rgb.end(), row, row + 3 * static_cast<std::ptrdiff_t>(copy.width));
+  }
+  return pixels_of(std::move(copy));
 }
 
 nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool upright) {
@@ -89,55 +68,6 @@ nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool u
     result = preprocess(source.view, settings);
   }
   return to_python(Result{std::move(result)});
-}
-
-/// HEIC, AVIF and TIFF by Pillow, where this build has no library for them; without pixels unless it is wanted `whole`.
-std::pair<Image, bool> picture_and_alpha(const detail::EncodedImage& file, bool whole, bool on_white) {
-  const WithGil gil;
-  if (!gil.held()) file.fail("cannot be read: the interpreter ends");
-  try {
-    const nb::object answer = nb::module_::import_("lamina._pillow")
-                                  .attr("picture")(nb::bytes(file.data(0, file.size()), file.size()),
-                                                   std::string(detail::content_of(file.bytes()).name), whole, on_white);
-    if (nb::isinstance<nb::str>(answer)) file.fail(nb::cast<std::string>(answer));
-    const auto pixels = nb::cast<nb::bytes>(answer[3]);
-    const auto* first = reinterpret_cast<const std::uint8_t*>(pixels.c_str());
-    return {{nb::cast<int>(answer[0]), nb::cast<int>(answer[1]), {first, first + pixels.size()}},
-            nb::cast<bool>(answer[2])};
-  } catch (const nb::python_error& error) {
-    file.fail("cannot be read: ", error.what());
-  }
-}
-
-detail::ImageSize check(const detail::EncodedImage& file) {
-  const auto [image, alpha] = picture_and_alpha(file, false, false);
-  file.require_size(image.width, image.height);
-  constexpr std::uint64_t bytes = 14;  // of a pixel: Pillow's two pictures, its RGB and ours
-  return {image.width, image.height,
-          bytes * static_cast<std::uint64_t>(image.width) * static_cast<std::uint64_t>(image.height), alpha};
-}
-
-Image decode(const detail::EncodedImage& file, const detail::ImageSize&, bool on_white) {
-  Image image = picture_and_alpha(file, true, on_white).first;
-  detail::require_consistent(image);
-  return image;
-}
-
-template <char first>
-bool begins(std::span<const std::byte> head) {
-  const std::string_view name = detail::content_of(head).name;
-  return name == (first == 'H' ? "a HEIC picture" : first == 'A' ? "an AVIF picture" : "a TIFF picture");
-}
-
-constexpr std::array<detail::Codec, 3> by_pillow = {{{"HEIC (pillow-heif)", ".heic.heif.", begins<'H'>, check, decode},
-                                                     {"AVIF (Pillow)", ".avif.", begins<'A'>, check, decode},
-                                                     {"TIFF (Pillow)", ".tif.tiff.", begins<'T'>, check, decode}}};
-
-void read_by_pillow() {
-  for (const detail::Codec& codec : by_pillow) {
-    if (image_formats().find(codec.name.substr(0, 4)) != std::string::npos) continue;
-    detail::codecs().insert(detail::codecs().end() - 1, codec);
-  }
 }
 
 // Of enumerations, in their order.
@@ -163,45 +93,6 @@ const char* placement_of(const Preprocess& p) { return placements[static_cast<st
 std::string text(const Rgb& v) { return detail::concat('(', v[0], ", ", v[1], ", ", v[2], ')'); }
 
 }  // namespace
-
-Photo::Photo(nb::handle photo, bool upright) {
-  if (is_pillows(photo)) {
-    take_pillows(photo, upright);
-  } else if (nb::isinstance<nb::bytes>(photo) || nb::isinstance<nb::str>(photo) || nb::hasattr(photo, "__fspath__")) {
-    decode(photo, {.orientation = upright ? Orientation::upright : Orientation::as_stored});
-  } else {
-    lent.emplace(photo, "photo", Lent::Access::read);
-    view = view_of(lent->tensor());
-  }
-}
-
-void Photo::decode(nb::handle photo, const ImageOptions& options) {
-  if (nb::isinstance<nb::bytes>(photo)) {
-    const auto bytes = nb::borrow<nb::bytes>(photo);
-    const std::span file(reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size());
-    const WithoutGil release;
-    decoded = decode_image(file, "photo", options);
-  } else {
-    const auto path = as<std::filesystem::path>(photo, "photo", "a path");
-    const WithoutGil release;
-    decoded = read_image(path, options);
-  }
-  view = decoded;
-}
-
-void Photo::take_pillows(nb::handle photo, bool upright) {
-  rgb = asked("photo", [&] {
-    nb::object picture = nb::borrow(photo);
-    if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
-    picture = picture.attr("convert")("RGB");
-    view.width = nb::cast<int>(picture.attr("width"));
-    view.height = nb::cast<int>(picture.attr("height"));
-    return nb::object(picture.attr("tobytes")());
-  });
-  const auto bytes = nb::cast<nb::bytes>(rgb);
-  if (bytes.size() != bytes_of(view)) fail("photo: expected ", bytes_of(view), " bytes, got ", bytes.size());
-  view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
-}
 
 #define LAMINA_PHOTO "photo: lamina._photos.Photo"
 void bind_images(nb::module_& m) {
@@ -278,23 +169,25 @@ void bind_images(nb::module_& m) {
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
       "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"none\".");
-  m.def("read_image", &read_photo, nb::arg("photo"), nb::kw_only(), nb::arg("upright") = false,
+  m.def("read_image", &read_photo, nb::arg("photo").none(), nb::kw_only(), nb::arg("upright") = false,
         nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = False) -> numpy.typing.NDArray[numpy.uint8]"),
         "The pixels of a photograph, uint8 [height, width, 3]: those of Pillow's convert(\"RGB\"). upright=True turns "
         "it\nas its EXIF data say.");
-  m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo"), nb::arg("settings"), nb::arg("out") = nb::none(),
-        nb::kw_only(), nb::arg("upright") = false,
+  m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo").none(), nb::arg("settings"),
+        nb::arg("out") = nb::none(), nb::kw_only(), nb::arg("upright") = false,
         nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess, out: "
                 "numpy.typing.NDArray[numpy.uint8] | None = None, *, upright: bool = False) -> "
                 "numpy.typing.NDArray[numpy.uint8]"),
         "The picture that the network sees, uint8 [crop, crop, 3]: the bits of torchvision's Resize and CenterCrop.\n"
         "What a plan compiled with photos= takes, one row for each.");
-  m.def("preprocess", &preprocess_photo, nb::arg("photo"), nb::arg("settings"), nb::kw_only(),
+  m.def("preprocess", &preprocess_photo, nb::arg("photo").none(), nb::arg("settings"), nb::kw_only(),
         nb::arg("upright") = false,
         nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = False) -> "
                 "numpy.typing.NDArray[numpy.float32]"),
         "A photograph as a network's input, float32 [1, 3, crop, crop]: the bits of torchvision's Resize, CenterCrop,\n"
         "ToTensor and Normalize.");
+  m.def("is_photo", &is_photo, nb::arg("thing").none(), nb::sig("def is_photo(thing: object) -> bool"),
+        "Whether it is of a kind that a photograph may be of; not whether there is one in it.");
 }
 
 }  // namespace lamina::python

@@ -1,0 +1,109 @@
+#include "images/photo.h"
+
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+
+#include <filesystem>
+
+#include "gil.h"
+#include "lamina/base/error.h"
+#include "options.h"
+
+namespace lamina::python {
+namespace {
+
+using detail::fail;
+
+bool is_path(nb::handle thing) { return nb::isinstance<nb::str>(thing) || nb::hasattr(thing, "__fspath__"); }
+
+bool is_pillows(nb::handle thing) {
+  const nb::object pillow = nb::module_::import_("sys").attr("modules").attr("get")("PIL.Image");
+  return !pillow.is_none() && nb::isinstance(thing, pillow.attr("Image"));
+}
+
+bool is_array(nb::handle thing) {
+  return PyObject_CheckBuffer(thing.ptr()) != 0 || nb::hasattr(thing, "__dlpack__") || nb::hasattr(thing, "__array__");
+}
+
+bool is_file(nb::handle thing) { return nb::hasattr(thing, "read"); }
+
+/// u8 [H, W, 3] or [H, W].
+ImageView view_of(const Tensor& pixels) {
+  const Shape& shape = pixels.shape();
+  const bool grey = shape.rank() == 2, colours = shape.rank() == 3 && shape[2] == 3;
+  if (pixels.dtype() != DType::u8 || !(grey || colours)) {
+    fail("photo: expected u8 [height, width, 3] or [height, width], got ", pixels.description());
+  }
+  if (shape[0] > 1 << 20 || shape[1] > 1 << 20) fail("photo: expected fewer pixels, got ", pixels.description());
+  return {.data = pixels.values<std::uint8_t>().data(),
+          .width = static_cast<int>(shape[1]),
+          .height = static_cast<int>(shape[0]),
+          .format = grey ? PixelFormat::gray : PixelFormat::rgb};
+}
+
+}  // namespace
+
+bool is_photo(nb::handle thing) { return is_path(thing) || is_pillows(thing) || is_array(thing) || is_file(thing); }
+
+Photo::Photo(nb::handle photo, bool upright) {
+  const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
+  if (is_path(photo)) {
+    const auto path = as<std::filesystem::path>(photo, "photo", "a path");
+    const WithoutGil release;
+    decoded = read_image(path, options);
+    view = decoded;
+  } else if (is_pillows(photo)) {
+    take_pillows(photo, upright);
+  } else if (is_array(photo)) {
+    take_array(photo, options);
+  } else if (is_file(photo)) {
+    const nb::object content = asked("photo", [&] { return nb::object(photo.attr("read")()); });
+    if (!nb::isinstance<nb::bytes>(content)) {
+      const std::string text = detail::concat("photo: expected bytes from read(), of a file opened as \"rb\", got ",
+                                              nb::type_name(content.type()).c_str());
+      throw nb::type_error(text.c_str());
+    }
+    take_array(content, options);
+  } else {
+    const std::string text = detail::concat(
+        "photo: expected a path, the bytes of a file, an open file, an image of Pillow or an array of "
+        "pixels, got ",
+        nb::type_name(photo.type()).c_str());
+    throw nb::type_error(text.c_str());
+  }
+}
+
+void Photo::take_array(nb::handle photo, const ImageOptions& options) {
+  nb::object array = nb::borrow(photo);
+  if (nb::hasattr(photo, "__array__") && on_host(photo, "photo")) {  // gaps are closed by a copy
+    array = asked("photo", [&] { return nb::object(nb::module_::import_("numpy").attr("ascontiguousarray")(photo)); });
+  }
+  lent.emplace(array, "photo", Lent::Access::read);
+  pixels = lent->tensor();
+  const WithoutGil release;
+  if (pixels.dtype() == DType::u8 && pixels.shape().rank() == 1) {
+    const auto bytes = pixels.values<std::uint8_t>();
+    decoded = decode_image(std::as_bytes(std::span(bytes)), "photo", options);
+    view = decoded;
+  } else {
+    pixels = pixels.to(Device::cpu());
+    view = view_of(pixels);
+  }
+}
+
+void Photo::take_pillows(nb::handle photo, bool upright) {
+  rgb = asked("photo", [&] {
+    nb::object picture = nb::borrow(photo);
+    if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
+    picture = picture.attr("convert")("RGB");
+    view.width = nb::cast<int>(picture.attr("width"));
+    view.height = nb::cast<int>(picture.attr("height"));
+    return nb::object(picture.attr("tobytes")());
+  });
+  const auto bytes = nb::cast<nb::bytes>(rgb);
+  const std::size_t expected = 3 * static_cast<std::size_t>(view.width) * static_cast<std::size_t>(view.height);
+  if (bytes.size() != expected) fail("photo: expected ", expected, " bytes, got ", bytes.size());
+  view.data = reinterpret_cast<const std::uint8_t*>(bytes.c_str());
+}
+
+}  // namespace lamina::python
