@@ -253,8 +253,9 @@ Resolved resolve_batched(const Graph& graph, const CompileOptions& options, cons
   for (const int input : graph.inputs()) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
     if (options.constants.contains(node.name)) continue;
-    const bool given = options.input_shapes.contains(node.name);
-    input_batched.push_back(!given && node.shape->rank() > 0 && (*node.shape)[0] == batch);
+    const auto given = options.input_shapes.find(node.name);
+    const Shape& shape = given == options.input_shapes.end() ? *node.shape : given->second;
+    input_batched.push_back(shape.rank() > 0 && shape[0] == batch);
   }
   // Outputs that have one row less where the batch is one less. One image is the least: there is nothing to leave out.
   std::vector<Shape> smaller;

@@ -10,6 +10,7 @@
 
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/ops/op.h"
 #include "lent.h"
 #include "node.h"
@@ -90,6 +91,21 @@ nb::dict state_dict(const Graph& graph) {
 std::unique_ptr<PyPlan> compile(const Graph& graph, const Preprocess* preprocess, const nb::kwargs& fields) {
   CompileOptions options = options_from(fields, preprocess);
   return interruptible(options.stop, [&] { return std::make_unique<PyPlan>(graph.compile(options)); });
+}
+
+/// Name, shape and type of each output of such a plan, without compiling it.
+nb::list output_ports(const Graph& graph, const nb::kwargs& fields) {
+  const CompileOptions options = options_from(fields, nullptr);
+  const detail::Resolved resolved = [&] {
+    const WithoutGil release;
+    return detail::resolve(graph, options);
+  }();
+  nb::list ports;
+  for (std::size_t i = 0; i < resolved.outputs.size(); ++i) {
+    const detail::Network::Node& node = resolved.network[resolved.outputs[i]];
+    ports.append(nb::make_tuple(resolved.output_names[i], to_python(node.shape), std::string(name(node.dtype))));
+  }
+  return ports;
 }
 
 std::string graph_text(const Graph& graph) {
@@ -245,6 +261,17 @@ void bind_graph(nb::module_& m) {
           "output_shapes", [](const Graph& self) { return nb::tuple(port_list(self, self.outputs(), true)); },
           nb::sig("def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]"),
           "None where only compiling tells.")
+      .def("output_ports", &output_ports, nb::arg("options"),
+           nb::sig("def output_ports(self, **options: typing.Any) -> list[tuple[str, tuple[int, ...], str]]"),
+           "Name, shape and type of each output for such options of compile(), which is not done for it.")
+      .def_prop_ro(
+          "nodes",
+          [](const Graph& self) {
+            nb::list names;
+            for (const Graph::Node& node : self.nodes()) names.append(node.name);
+            return nb::tuple(names);
+          },
+          nb::sig("def nodes(self) -> tuple[str, ...]"), "The names of all nodes, inputs too.")
       .def_prop_ro(
           "output_op",
           [](const Graph& self) {
@@ -254,6 +281,12 @@ void bind_graph(nb::module_& m) {
           },
           "The op of the first output.")
       .def("__repr__", &graph_text);
+  m.def(
+      "check_options",
+      [](const Preprocess* preprocess, const nb::kwargs& fields) { (void)options_from(fields, preprocess); },
+      nb::arg("preprocess").none(), nb::arg("options"),
+      nb::sig("def check_options(preprocess: Preprocess | None, **options: typing.Any) -> None"),
+      "Raises what compile() would for keywords that it has not, and for values that are none of theirs.");
 }
 
 }  // namespace lamina::python

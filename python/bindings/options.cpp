@@ -139,7 +139,9 @@ CompileOptions options_from(const nb::kwargs& given, const Preprocess* preproces
     if (field == std::end(option_fields)) {
       std::vector<std::string> known = {"photos"};
       for (const Field& f : option_fields) known.emplace_back(f.name);
-      fail("compile: there is no option \"", name, '"', detail::nearest_text(name, known));
+      const std::string text =
+          detail::concat("compile: there is no option \"", name, '"', detail::nearest_text(name, known));
+      throw nb::type_error(text.c_str());
     }
     field->set(options, value);
   }

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from ._core import Graph, Plan, PlanMemory, Preprocess
 from ._signatures import with_options
 
@@ -47,6 +49,17 @@ class Idle(Generic[Compiled]):
                 self.idle.pop(old, None)
 
 
+def without_gaps(x: Any) -> Any:
+    """The arrays, those with gaps copied."""
+    if isinstance(x, dict):
+        return {name: without_gaps(each) for name, each in x.items()}
+    if isinstance(x, (tuple, list)):
+        return tuple(without_gaps(each) for each in x)
+    if isinstance(x, np.ndarray):
+        return np.asarray(x, order="C")
+    return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
+
+
 class Network:
     """What plans and pools are compiled from: all of a Model but its classifiers, which are made of pools."""
 
@@ -61,22 +74,27 @@ class Network:
     @with_options
     def __call__(self, x: Any, **options: Unpack[CompileOptions]) -> Any:
         """The outputs for x, arrays as for Plan.run, by a plan for as many images and such shapes: compiled at the first
-        call, kept for others, and of whichever GPU x is on. Threads may call it at the same time."""
+        call, kept for others, and of whichever GPU x is on. Arrays with gaps, which a Plan refuses, are copied. Threads may
+        call it at the same time."""
+        x = without_gaps(x)
         with self.plan_for(x, options) as plan:
             return plan(x)
 
     def plan_for(self, x: Any, options: Mapping[str, Any]) -> AbstractContextManager[Plan]:
         """A plan of this thread's for arrays like x."""
-        names = self.graph.input_names
-        arrays = x if isinstance(x, dict) else dict(zip(names, x if isinstance(x, (tuple, list)) else (x,)))
+        ports = [(name, declared) for name, declared in zip(self.graph.input_names, self.graph.input_shapes)
+                 if name not in options.get("constants", ())]
+        arrays = x if isinstance(x, dict) else dict(zip([name for name, _ in ports], x if isinstance(x, (tuple, list)) else (x,)))
         keywords: dict[str, Any] = dict(options)
+        turned = bool(options.get("photos")) or str(options.get("input_format")).endswith("nhwc")
         opened = {}
-        for name, declared in zip(names, self.graph.input_shapes):
-            given = getattr(arrays.get(name), "shape", ())
-            if given and declared[:1] == ("N",):
+        for name, declared in ports:
+            given: tuple[int, ...] = getattr(arrays.get(name), "shape", ())
+            if declared[:1] == ("N",) and len(given) == len(declared):
                 keywords.setdefault("batch", given[0])
-            if given and "?" in declared:
-                opened[name] = tuple(given)
+            if given and ("?" in declared or "N" in declared[1:]):
+                extents = tuple(given[i] for i in (0, 3, 1, 2)) if turned and len(given) == 4 else tuple(given)
+                opened[name] = (*declared[:1], *extents[1:]) if declared[:1] == ("N",) else extents
             lender = getattr(arrays.get(name), "__dlpack_device__", None)
             if lender is not None and lender()[0] == 2:  # kDLCUDA
                 keywords.setdefault("device", f"cuda:{lender()[1]}")

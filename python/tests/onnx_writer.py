@@ -2,7 +2,7 @@
 
 import numpy as np
 
-TYPES = {"float32": 1, "int64": 7}
+TYPES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 
 
 def varint(number):
@@ -28,8 +28,9 @@ def attribute(name, value):
     return field(1, name) + b"".join(field(8, each) for each in value) + field(20, 7)
 
 
-def node(op, inputs, output, **attributes):
-    return (b"".join(field(1, name) for name in inputs) + field(2, output) + field(3, output) + field(4, op) +
+def node(op, inputs, *outputs, **attributes):
+    return (b"".join(field(1, name) for name in inputs) + b"".join(field(2, name) for name in outputs) +
+            field(3, outputs[0]) + field(4, op) +
             b"".join(field(5, attribute(*each)) for each in attributes.items()))
 
 
@@ -40,9 +41,10 @@ def tensor(name, array):
 
 
 def value(name, dtype, shape):
-    """An extent is a number, or a text where it is open."""
-    extents = b"".join(field(1, field(2 if isinstance(extent, str) else 1, extent)) for extent in shape)
-    return field(1, name) + field(2, field(1, field(1, TYPES[dtype]) + field(2, extents)))
+    """An extent is a number, or a text or None where it is open. A shape of None is not said."""
+    extents = b"".join(field(1, b"" if extent is None else field(2 if isinstance(extent, str) else 1, extent))
+                       for extent in shape or ())
+    return field(1, name) + field(2, field(1, field(1, TYPES[dtype]) + (b"" if shape is None else field(2, extents))))
 
 
 def write(path, nodes, inputs, outputs, constants, of_graph=(), of_model=()):

@@ -28,9 +28,45 @@ def test_runs_as_a_plan_does(session, plan, x):
 
 
 def test_says_what_it_takes_and_gives(session):
-    assert session.get_inputs() == [ort.NodeArg("input", ["N", 3, 32, 32], "tensor(float)")]
-    assert session.get_outputs() == [ort.NodeArg("classifier.6", ["N", 10], "tensor(float)")]
+    assert session.get_inputs() == [ort.NodeArg("input", "tensor(float)", ["N", 3, 32, 32])]
+    assert session.get_outputs() == [ort.NodeArg("classifier.6", "tensor(float)", ["N", 10])]
     assert session.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_other_outputs_and_forms_are_the_sessions_own(model, session, plan, x):
+    """What is asked for of `compile` is what the session takes, gives and says, by names."""
+    of = {"providers": ["CPUExecutionProvider"]}
+    hidden, scores = ("classifier.4", "classifier.6")
+    both = ort.InferenceSession(model, outputs=[hidden, scores], **of)
+    (expected,) = session.run(None, {"input": x})
+    np.testing.assert_array_equal(both.run([scores], {"input": x})[0], expected)
+    assert [each.shape for each in both.run([scores, hidden], {"input": x})] == [(2, 10), (2, 64)]
+    assert [(port.name, port.shape) for port in both.get_outputs()] == [(hidden, ["N", 64]), (scores, ["N", 10])]
+    halves = ort.InferenceSession(model, input_format="f16,nhwc", output_format="f16", **of)
+    assert [str(port) for port in (*halves.get_inputs(), *halves.get_outputs())] == [
+        "NodeArg(name='input', type='tensor(float16)', shape=['N', 32, 32, 3])",
+        "NodeArg(name='classifier.6', type='tensor(float16)', shape=['N', 10])"]
+    np.testing.assert_allclose(halves.run(None, {"input": x.transpose(0, 2, 3, 1).astype("f2")})[0], expected, rtol=0.05, atol=0.05)
+    photos = ort.InferenceSession(model, photos=True, **of)
+    assert (photos.get_inputs()[0].type, photos.get_inputs()[0].shape) == ("tensor(uint8)", ["N", 32, 32, 3])
+    assert photos.run(None, {"input": np.zeros((3, 32, 32, 3), np.uint8)})[0].shape == (3, 10)
+    with pytest.raises(TypeError, match='no option "precison"; nearest: "precision"'):
+        ort.InferenceSession(model, precison="fp32")
+
+
+def test_exceptions_of_onnx_runtimes(session, tmp_path, x):
+    from lamina.onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    (tmp_path / "text.onnx").write_text("not a model")
+    for kind, other, call in ((state.NoSuchFile, FileNotFoundError, lambda: ort.InferenceSession(tmp_path / "missing.onnx")),
+                              (state.InvalidProtobuf, lamina.Error, lambda: ort.InferenceSession(tmp_path / "text.onnx")),
+                              (state.InvalidProtobuf, lamina.Error, lambda: ort.InferenceSession(b"not a model")),
+                              (state.InvalidArgument, ValueError, lambda: session.run(None, {"image": x})),
+                              (state.InvalidArgument, lamina.Error, lambda: session.run(None, {"input": None})),
+                              (state.InvalidArgument, lamina.Error, lambda: session.run(None, {"input": [[1], [2, 3]]}))):
+        with pytest.raises(kind) as raised:
+            call()
+        assert isinstance(raised.value, (lamina.Error, other)) and isinstance(raised.value, other)
 
 
 def test_compiles_for_the_shapes_that_come(model, x):
@@ -61,7 +97,7 @@ def test_names_what_is_wrong(session, x):
         session.run(["scores"], {"input": x})
     with pytest.raises(lamina.Error, match="expected inputs input, got image"):
         session.run(None, {"image": x})
-    with pytest.raises(lamina.Error, match=r"input: expected f32 \[3, 3, 32, 32\].* got f32 \[3, 32, 32\]"):
+    with pytest.raises(lamina.Error, match=r"input: expected f32 \[1, 3, 32, 32\].* got f32 \[3, 32, 32\]"):
         session.run(None, {"input": x[0]})
 
 

@@ -24,6 +24,9 @@ def test_a_model_is_called(digits, x):
     expected = digits.compile(device="cpu", batch=2)(x)
     assert np.array_equal(digits(x, device="cpu"), expected) and np.array_equal(digits({"input": x}), expected)
     assert np.array_equal(digits(x[:1]), expected[:1])
+    wide = np.repeat(x, 2, 3)[..., ::2]  # with gaps, which a Plan refuses
+    assert np.array_equal(digits(wide), expected) and np.array_equal(digits((wide,)), expected)
+    assert digits.graph.nodes[0] == "input" and "classifier.6" in digits.graph.nodes
     with pytest.raises(lamina.Error, match="expected f32 .* got f64"):
         digits(x.astype("f8"))
     with pytest.raises(TypeError, match="expected an array"):

@@ -1,15 +1,11 @@
-"""What ONNX Runtime's sessions and runs can be told, and what a model file tells of itself there."""
+"""What ONNX Runtime's sessions and runs can be told."""
 
 from __future__ import annotations
 
-import mmap
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from ._core import Error, ModelFile
+from .._core import Error
 
 
 class GraphOptimizationLevel(IntEnum):
@@ -115,65 +111,3 @@ class SessionOptions(_Options):
             raise Error(f"SessionOptions: optimized_model_filepath {self.optimized_model_filepath}: no optimized model "
                         "is written; `lamina convert` writes a model of Lamina's")
         return self
-
-
-@dataclass
-class ModelMetadata:
-    """What the exporter noted: custom_metadata_map["names"] of a detector, for one."""
-
-    custom_metadata_map: dict[str, str] = field(default_factory=dict)
-    description: str = ""
-    domain: str = ""
-    graph_description: str = ""
-    graph_name: str = ""
-    producer_name: str = ""
-    version: int = 0
-
-
-def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
-    """Number and value of the fields of a message of Protocol Buffers."""
-    place = 0
-
-    def varint() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-            if byte < 128:
-                return value
-
-    while place < len(message):
-        key = varint()
-        kind = key & 7
-        value: Any = varint() if kind in (0, 2) else 0
-        length = {0: 0, 1: 8, 2: value, 5: 4}[kind]
-        if kind == 2:
-            value = message[place:place + length]
-        place += length
-        yield key >> 3, value
-
-
-_OF_MODEL = {2: "producer_name", 4: "domain", 5: "version", 6: "description"}
-_OF_GRAPH = {2: "graph_name", 10: "graph_description"}
-_GRAPH = 7
-
-
-def metadata_of(path: str | os.PathLike[str], file: ModelFile) -> ModelMetadata:
-    """Of a model file that was read before, and is well-formed."""
-    noted = ModelMetadata(dict(file.metadata), file.description)
-
-    def take(names: dict[int, str], number: int, value: Any) -> None:
-        if number in names:
-            setattr(noted, names[number], value if isinstance(value, int) else str(value, "utf-8", "replace"))
-
-    with open(path, "rb") as opened:
-        mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    if mapped[8:9] == b"{" and int.from_bytes(mapped[:8], "little") < len(mapped):
-        return noted  # safetensors
-    for number, value in _fields(memoryview(mapped)):
-        take(_OF_MODEL, number, value)
-        if number == _GRAPH:
-            for inner, text in _fields(value):
-                take(_OF_GRAPH, inner, text)
-    return noted

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._core import Error, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
+from .._core import Error, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .onnxruntime import InferenceSession
+    from . import InferenceSession
 
 # An element type as Lamina, ONNX Runtime, NumPy and the numbers of ONNX have it.
 _TYPES = [("f32", "float", "float32", 1), ("u8", "uint8", "uint8", 2), ("i8", "int8", "int8", 3),
@@ -22,6 +22,8 @@ _TYPES = [("f32", "float", "float32", 1), ("u8", "uint8", "uint8", 2), ("i8", "i
           ("bf16", "bfloat16", "bfloat16", 16)]
 TYPE_TEXT = {row[0]: f"tensor({row[1]})" for row in _TYPES}
 NUMPY_TYPE = {row[0]: row[2] for row in _TYPES}
+DTYPE_OF_TEXT = {text: dtype for dtype, text in TYPE_TEXT.items()}
+TYPE_OF_NUMBER = {row[3]: TYPE_TEXT[row[0]] for row in _TYPES}
 
 
 def _type_named(element_type: Any) -> str:
