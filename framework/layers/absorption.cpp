@@ -43,8 +43,7 @@ std::optional<PerChannel> per_channel(const Module& next, std::span<const Module
   if (chain == nullptr || chain->size() != 1) return std::nullopt;
   const PointwiseStep& step = (*chain)[0];
   if (step.function == Pointwise::mul && step.operand < 0)
-    return PerChannel{.scale = std::vector(static_cast<std::size_t>(channels), static_cast<float>(step.a)),
-                      .shift = {}};
+    return PerChannel{.scale = std::vector(static_cast<std::size_t>(channels), step.a), .shift = {}};
   if (operands.size() != 2 || step.operand != 1) return std::nullopt;
   const bool first = operands[0].input == Module::Operand::own;
   const Tensor& known = operands[first ? 1 : 0].constant;
@@ -58,7 +57,7 @@ std::optional<PerChannel> per_channel(const Module& next, std::span<const Module
     case Pointwise::mul: result.scale.assign(values.begin(), values.end()); break;
     case Pointwise::sub:
       if (!first) return std::nullopt;
-      for (const float value : values) result.shift.push_back(-value);
+      for (const float value : values) result.shift.push_back(-static_cast<double>(value));
       break;
     default: return std::nullopt;
   }
@@ -76,10 +75,10 @@ std::optional<NormProblem> with_factors(const NormProblem& norm, const PerChanne
   NormProblem result = norm;
   result.inner = inner, result.channels = count, result.scale = Tensor({count}), result.shift = Tensor({count});
   for (std::size_t c = 0; c < channels; ++c) {
-    const double factor = factors.scale.empty() ? 1 : static_cast<double>(factors.scale[c]);
+    const double factor = factors.scale.empty() ? 1 : factors.scale[c];
     const double own = norm.scale.defined() ? static_cast<double>(norm.scale.values<float>()[c]) : 1;
     const double shift = norm.shift.defined() ? static_cast<double>(norm.shift.values<float>()[c]) : 0;
-    const double summand = factors.shift.empty() ? 0 : static_cast<double>(factors.shift[c]);
+    const double summand = factors.shift.empty() ? 0 : factors.shift[c];
     float &to_scale = result.scale.values<float>()[c], &to_shift = result.shift.values<float>()[c];
     to_scale = static_cast<float>(own * factor), to_shift = static_cast<float>(shift * factor + summand);
     if (!std::isfinite(to_scale) || !std::isfinite(to_shift)) return std::nullopt;
@@ -112,13 +111,13 @@ Module::Absorbed absorb_into(const NormProblem& norm, const Shape& shape, const 
   return {.module = made(longer, shape)};
 }
 
-Tensor scaled_rows(const Tensor& weight, std::span<const float> scale) {
+Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
   Tensor result = weight.clone();
   const std::span<float> values = result.values<float>();
   const std::size_t length = values.size() / scale.size();
   for (std::size_t row = 0; row < scale.size(); ++row) {
     for (float& value : values.subspan(row * length, length)) {
-      value *= scale[row];
+      value = static_cast<float>(static_cast<double>(value) * scale[row]);
       if (!std::isfinite(value)) return {};
     }
   }
@@ -130,8 +129,8 @@ Tensor scaled_and_shifted(const Tensor& bias, const PerChannel& factors) {
   Tensor result = bias.defined() ? bias.clone() : Tensor::zeros({static_cast<std::int64_t>(channels)});
   const std::span<float> values = result.values<float>();
   for (std::size_t c = 0; c < channels; ++c) {
-    if (!factors.scale.empty()) values[c] *= factors.scale[c];
-    if (!factors.shift.empty()) values[c] += factors.shift[c];
+    const double scaled = static_cast<double>(values[c]) * (factors.scale.empty() ? 1 : factors.scale[c]);
+    values[c] = static_cast<float>(scaled + (factors.shift.empty() ? 0 : factors.shift[c]));
   }
   return result;
 }

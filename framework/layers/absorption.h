@@ -22,16 +22,17 @@ const PointwiseChain* chain_of(const Module& module);
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands);
 
 /// What a module that follows does, if that is scale x + shift with a known number for each of `channels` along
-/// dimension -1 - `trailing` of the output, or x times one number.
+/// dimension -1 - `trailing` of the output, or x times one number. In double precision, so that parameters which they go
+/// into are rounded once.
 struct PerChannel {
-  std::vector<float> scale, shift;  ///< empty: 1, 0
+  std::vector<double> scale, shift;  ///< empty: 1, 0
 };
 std::optional<PerChannel> per_channel(const Module& next, std::span<const Module::Operand> operands,
                                       std::int64_t channels, std::size_t trailing);
 
 /// A weight whose every row [rows, ...] is multiplied by its number; undefined where one is no finite number. bias
 /// scale + shift, an undefined bias being 0.
-Tensor scaled_rows(const Tensor& weight, std::span<const float> scale);
+Tensor scaled_rows(const Tensor& weight, std::span<const double> scale);
 Tensor scaled_and_shifted(const Tensor& bias, const PerChannel& factors);
 
 }  // namespace lamina::detail

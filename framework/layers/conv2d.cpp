@@ -131,10 +131,7 @@ Module::Absorbed Conv2d::absorb(const Module& next, std::span<const Operand> ope
   if (pool_ || eight_.whole) return {};
   if (const auto* norm = dynamic_cast<const BatchNorm2d*>(&next)) {
     const auto [scale, shift] = norm->coefficients();
-    const auto rounded = [](const std::vector<double>& values) {
-      return std::vector<float>(values.begin(), values.end());
-    };
-    return {.module = scaled({.scale = rounded(scale), .shift = rounded(shift)})};
+    return {.module = scaled({.scale = scale, .shift = shift})};
   }
   if (const auto factors = detail::per_channel(next, operands, options_.out, 2)) {
     if (auto folded = scaled(*factors)) return {.module = std::move(folded), .parameters = true};

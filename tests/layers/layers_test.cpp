@@ -2,6 +2,7 @@
 #include "lamina/graph/graph.h"
 #include "support/file_test.h"
 #include "support/layer_cases.h"
+#include "support/plans/structure.h"
 
 namespace lamina::test {
 namespace {
@@ -25,6 +26,33 @@ TEST(Layers, GiveTheSameInAPlanOfThreeThreads) {
     const Tensor y = plan.run(c.inputs)[0];
     EXPECT_EQ(y.shape(), c.module->forward(c.inputs).shape()) << c.name;
     EXPECT_EQ(mismatch(c, y.values<float>()), "") << c.name;
+  }
+}
+
+/// What lies behind a convolution or a linear layer goes into its parameters in double precision, which is rounded
+/// once.
+TEST(Layers, FoldedParametersAreRoundedOnce) {
+  const auto drawn = [](const Shape& shape, std::uint32_t seed) {
+    Tensor result(shape);
+    draw(result, seed, 2, 0.3);
+    return result;
+  };
+  Conv2d conv({.in = 3, .out = 64, .kernel = 3});
+  conv.set_weight(drawn({64, 3, 3, 3}, 1)), conv.set_bias(drawn({64}, 2));
+  BatchNorm2d norm({.channels = 64});
+  std::uint32_t seed = 3;
+  for (const auto& p : norm.parameters()) norm.set_parameter(p.name, drawn({64}, seed++));
+  const auto [scale, shift] = norm.coefficients();
+  const auto folded = conv.absorb(norm, {}).module;
+  ASSERT_NE(folded, nullptr);
+  const auto got = [&](int i) { return folded->parameters()[static_cast<std::size_t>(i)].value.values<float>(); };
+  for (std::size_t i = 0; i < got(0).size(); ++i) {
+    const double exact = static_cast<double>(conv.weight().values<float>()[i]) * scale[i / 27];
+    ASSERT_EQ(got(0)[i], static_cast<float>(exact)) << "weight " << i;
+  }
+  for (std::size_t c = 0; c < 64; ++c) {
+    const double exact = static_cast<double>(conv.bias().values<float>()[c]) * scale[c] + shift[c];
+    ASSERT_EQ(got(1)[c], static_cast<float>(exact)) << "bias " << c;
   }
 }
 

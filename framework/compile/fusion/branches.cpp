@@ -14,11 +14,7 @@
 namespace lamina::detail {
 namespace {
 
-/// y = scale x + shift with a number for each channel, or one for all; empty: 1, 0.
-struct Factors {
-  std::vector<double> scale, shift;
-};
-
+/// Of a PerChannel's numbers, of which there may be one for all channels.
 double of_channel(const std::vector<double>& numbers, std::size_t channel) {
   return numbers[numbers.size() == 1 ? 0 : channel];
 }
@@ -155,19 +151,19 @@ class Branches : Dataflow {
   }
 
   /// What it multiplies that by, and adds to it.
-  std::optional<Factors> factors_of(const Operation& op) const {
+  std::optional<PerChannel> factors_of(const Operation& op) const {
     if (const auto* norm = dynamic_cast<const BatchNorm2d*>(op.module.get())) {
       for (const Module::Parameter& parameter : norm->parameters()) {
         if (!parameter.value.defined()) return std::nullopt;
       }
       const auto [scale, shift] = norm->coefficients();
-      return Factors{scale, shift};
+      return PerChannel{scale, shift};
     }
     if (const PointwiseStep* step = only_step(op); step != nullptr && op.inputs.size() == 1 && step->operand < 0) {
       switch (step->function) {
-        case Pointwise::add: return Factors{{}, {step->a}};
-        case Pointwise::sub: return Factors{{}, {-step->a}};
-        case Pointwise::mul: return Factors{{step->a}, {}};
+        case Pointwise::add: return PerChannel{{}, {step->a}};
+        case Pointwise::sub: return PerChannel{{}, {-step->a}};
+        case Pointwise::mul: return PerChannel{{step->a}, {}};
         default: return std::nullopt;
       }
     }
@@ -176,9 +172,7 @@ class Branches : Dataflow {
       const Tensor& constant = program_.value(input).constant;
       operands.push_back({constant.defined() ? 0 : Module::Operand::own, constant});
     }
-    const auto known = per_channel(*op.module, operands, shape(op.output).extents()[1], 2);
-    if (!known) return std::nullopt;
-    return Factors{{known->scale.begin(), known->scale.end()}, {known->shift.begin(), known->shift.end()}};
+    return per_channel(*op.module, operands, shape(op.output).extents()[1], 2);
   }
 
   void merge(Operation& op, const Sum& sum) {
@@ -214,7 +208,7 @@ class Branches : Dataflow {
       for (double& factor : times) factor *= terms->sign;
       add(terms->second, source, std::move(times), merged);
     } else {
-      const Factors factors = *factors_of(op);
+      const PerChannel factors = *factors_of(op);
       if (!factors.shift.empty()) add_to_bias(times, [&](std::size_t c) { return of_channel(factors.shift, c); });
       for (std::size_t c = 0; c < times.size() && !factors.scale.empty(); ++c) times[c] *= of_channel(factors.scale, c);
       add(only_unknown(op), source, std::move(times), merged);
