@@ -8,6 +8,7 @@
 #include "lamina/layers/elementwise.h"
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
+#include "support/problem_data.h"
 #include "support/run_problem.h"
 
 namespace lamina::test {
@@ -52,6 +53,25 @@ TEST(Network, FoldsShapeArithmeticForEveryBatch) {
 TEST(Network, ShapesAreKnownWithTheBatch) {
   EXPECT_EQ(flattened_by_arithmetic().shapes(5).back(), (Shape{5, 6}));
   EXPECT_NE(flattened_by_arithmetic().summary(5).find("[5, 6]"), std::string::npos);
+}
+
+TEST(Network, ValuesAndPlacesOfTheLargestAreFoundOnce) {
+  const Tensor x = Tensor::from(std::vector<float>{3, NAN, 7, 7, 2, -1, 0, 9}, {2, 4});
+  for (const std::int64_t output : {0, 1}) {  // which is first
+    Graph g;
+    const Value input = g.input("x", {batch, 4});
+    const Value two = g.add("two", std::make_shared<Constant>(longs({2}, {1})), {});
+    const Value one = g.add("one", Op("TopK", {{"output", output}}), {input, two});
+    const Value other = g.add("other", Op("TopK", {{"output", 1 - output}}), {input, two});
+    g.output(output == 0 ? one : other);
+    g.output(output == 0 ? other : one);
+    Plan plan = g.compile({.device = Device::cpu(), .batch = 2});
+    const auto found = plan.run(std::vector<Tensor>{x});
+    expect_equal(found[0], {nan_value, 7, 9, 2}, "values");
+    expect_equal(found[1], {1, 2, 3, 0}, "places");
+    const std::string summary = plan.summary();
+    EXPECT_EQ(summary.find("partial sort"), summary.rfind("partial sort")) << summary;
+  }
 }
 
 TEST(Network, AnyNodeMayBeAnOutput) {

@@ -59,6 +59,9 @@ TEST(TopK, OrdersByValueThenPlace) {
     check_topk(draw_floats({9000, 2}, 1), 0, 5000, device);
     check_topk(Tensor::zeros({3, 100}), 1, 10, device);  // all are equal
     check_topk(Tensor::zeros({2, 5000}), 1, 3000, device);
+    check_topk(draw_floats({2, 300, 37}, 1), 1, 5, device);
+    check_topk(draw_floats({700, 37}, 1), 0, 1, device);
+    check_topk(draw_whole({1, 20000}, 1, -500, 500, DType::i32), 1, 300, device);  // many are equal to the last
     check_topk(Tensor({0, 5}), 1, 2, device);
     check_topk(draw_whole({3, 6000}, 1, -5, 5, DType::i32), 1, 40, device);
     check_topk(draw_whole({3, 600}, 1, 0, 255, DType::u8), 1, 40, device);
@@ -81,6 +84,9 @@ TEST(TopK, NanIsTheLargestAndZerosAreEqual) {
   const float inf = std::numeric_limits<float>::infinity();
   const Tensor x = Tensor::from(std::vector<float>{0.0f, -0.0f, NAN, inf, -inf, 0.0f, -NAN, -0.0f, 1, -1, inf}, {11});
   for (const Device device : devices_here()) check_topk(x, 0, 11, device);
+  Tensor wide = draw_floats({2, 3000}, 1);
+  for (std::int64_t i = 0; i < 12; ++i) wide.values<float>()[at(i * 241)] = x.values<float>()[at(i % 11)];
+  for (const Device device : devices_here()) check_topk(wide, 1, 9, device);
   const Tensor limits = Tensor::from(std::vector<std::int64_t>{0, -1, std::numeric_limits<std::int64_t>::min(),
                                                                std::numeric_limits<std::int64_t>::max()},
                                      {4});
