@@ -205,6 +205,7 @@ TEST(GridSample, AsPyTorchDoes) {
             const GridSampleProblem problem = {mode, padding, aligned};
             check_grid(problem, {2, 3, 8, 16}, {2, 3, 9, 11}, dtype, device);
             check_grid(problem, {1, 2, 4, 1}, {1, 2, 20, 7}, dtype, device);
+            check_grid(problem, {2, 6, 5, 3}, {2, 6, 20, 27}, dtype, device);
             check_grid(problem, {1, 2, 4, 5}, {1, 2, 0, 7}, dtype, device);
             if (mode != GridMode::cubic) check_grid(problem, {2, 2, 4, 8, 2}, {2, 2, 3, 5, 4}, dtype, device);
           }
@@ -237,6 +238,22 @@ TEST(GridSample, WhatIsNotFiniteIsOutside) {
         const double value = padding == GridPadding::zeros ? 0 : 1;
         expect_equal(y, std::vector<double>(5, value), detail::concat(static_cast<int>(mode), " on ", device));
       }
+    }
+  }
+}
+
+/// Of five channels, so that some are computed together; each has one pixel that is no number.
+TEST(GridSample, APixelReachesOnlyWhatReadsIt) {
+  for (int pixel = 0; pixel < 4; ++pixel) {
+    Tensor x = Tensor::zeros({1, 5, 2, 2});
+    for (int c = 0; c < 5; ++c) x.values<float>()[at(c * 4 + pixel)] = c % 2 == 0 ? NAN : inf_value;
+    // The corners alone, aligned, and a place that is nowhere.
+    const Tensor grid = Tensor::from(std::vector<float>{-1, -1, 1, -1, -1, 1, 1, 1, -9, 9}, {1, 1, 5, 2});
+    std::vector<double> expected(25, 0);
+    for (std::size_t c = 0; c < 5; ++c) expected[c * 5 + at(pixel)] = c % 2 == 0 ? nan_value : inf_value;
+    for (const Device device : devices_here()) {
+      const GridSampleProblem problem = {.mode = GridMode::nearest, .align_corners = true};
+      expect_equal(run_problem(problem, {x, grid}, {1, 5, 1, 5}, DType::f32, device), expected, "a pixel");
     }
   }
 }

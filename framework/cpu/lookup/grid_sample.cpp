@@ -1,7 +1,7 @@
 #include "lamina/cpu/lookup/lookup.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
 
 #include "lamina/base/math.h"
@@ -27,103 +27,164 @@ float reflected(float x, std::int64_t twice_low, std::int64_t twice_high) {
   return std::fmod(std::floor(x / span), 2.0f) == 0 ? extra + low : span - extra + low;
 }
 
-float padded(float x, std::int64_t size, const GridSampleProblem& problem) {
+/// Pixels of an item of work, whose corners are found once for all channels.
+constexpr std::int64_t strip = 256;
+
+void pad(float* x, std::int64_t count, std::int64_t size, const GridSampleProblem& problem) {
   if (problem.padding == GridPadding::reflection) {
-    x = problem.align_corners ? reflected(x, 0, 2 * (size - 1)) : reflected(x, -1, 2 * size - 1);
+    for (std::int64_t i = 0; i < count; ++i) {
+      x[i] = problem.align_corners ? reflected(x[i], 0, 2 * (size - 1)) : reflected(x[i], -1, 2 * size - 1);
+    }
   }
-  // fmax gives 0 for NaN
-  if (problem.padding != GridPadding::zeros) x = std::fmin(static_cast<float>(size - 1), std::fmax(x, 0.0f));
-  return std::fabs(x) < 0x1p30f ? x : -100.0f;
+  const auto last = static_cast<float>(size - 1);
+  for (std::int64_t i = 0; i < count && problem.padding != GridPadding::zeros; ++i) {
+    const float positive = x[i] > 0 ? x[i] : 0;  // NaN too becomes 0
+    x[i] = positive < last ? positive : last;
+  }
+  for (std::int64_t i = 0; i < count; ++i) x[i] = std::fabs(x[i]) < 0x1p30f ? x[i] : -100.0f;
 }
 
-/// The pixels along one dimension that a position is made of.
+/// The pixels along one dimension that the positions of a strip are made of.
 struct Taps {
-  static constexpr int most = 4;
-  int count = 0;
-  std::array<std::int64_t, most> place{};  // -1: outside
-  std::array<float, most> weight{};
+  int count;
+  std::int32_t place[4][strip];  // -1: outside
+  float weight[4][strip];
+};
 
-  void add(float x, std::int64_t size, float w) {
-    const auto at = static_cast<std::size_t>(count++);
-    const auto i = static_cast<std::int64_t>(x);
-    place[at] = i >= 0 && i < size ? i : -1;
-    weight[at] = w;
-  }
+/// What one of the input's pixels gives to each output pixel of a strip.
+struct Corner {
+  std::int64_t place[strip];  // -1: outside, which counts as 0 whatever its weight
+  float weight[strip];
+};
+
+struct Strip {
+  Taps taps[3];  // x, the last dimension, first
+  Corner corners[16];
 };
 
 /// Keys' cubic, a = -0.75.
 float near(float x) { return ((-0.75f + 2) * x - (-0.75f + 3)) * x * x + 1; }
 float far(float x) { return ((-0.75f * x - 5 * -0.75f) * x + 8 * -0.75f) * x - 4 * -0.75f; }
 
-Taps taps_of(const GridSampleProblem& problem, float coordinate, std::int64_t size) {
-  Taps taps;
-  float x = position_of(coordinate, size, problem.align_corners);
-  if (problem.mode == GridMode::cubic) {
-    if (!(std::fabs(x) < 0x1p30f)) x = -100;
-    const float low = std::floor(x), t = x - low;
-    const float weights[] = {far(t + 1), near(t), near(1 - t), far(2 - t)};
-    for (int i = 0; i < 4; ++i) taps.add(padded(low + static_cast<float>(i - 1), size, problem), size, weights[i]);
-    return taps;
+/// `grid`: the number of the first pixel; the next one's is `dims` further.
+void find_taps(const GridSampleProblem& problem, const float* grid, int dims, std::int64_t size, std::int64_t count,
+               Taps& taps) {
+  const bool cubic = problem.mode == GridMode::cubic, nearest = problem.mode == GridMode::nearest;
+  float x[strip], at[strip];
+  for (std::int64_t i = 0; i < count; ++i) {
+    x[i] = position_of(grid[i * dims], size, problem.align_corners);
+    if (cubic) x[i] = std::fabs(x[i]) < 0x1p30f ? x[i] : -100.0f;
+    if (nearest) x[i] = std::nearbyint(x[i]);  // rounded first: ties go before they are mirrored
   }
-  if (problem.mode == GridMode::nearest) {
-    taps.add(padded(std::nearbyint(x), size, problem), size, 1);  // rounded first: ties go before they are mirrored
-  } else {
-    x = padded(x, size, problem);
-    const float low = std::floor(x);
-    taps.add(low, size, low + 1 - x);
-    taps.add(low + 1, size, x - low);
+  if (!cubic) pad(x, count, size, problem);
+  taps.count = cubic ? 4 : nearest ? 1 : 2;
+  for (int tap = 0; tap < taps.count; ++tap) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float low = std::floor(x[i]), t = x[i] - low;
+      at[i] = low + static_cast<float>(cubic ? tap - 1 : tap);
+      const float away = std::fabs(t - static_cast<float>(tap - 1));
+      const float keys = tap == 1 || tap == 2 ? near(away) : far(away), linear = tap == 0 ? low + 1 - x[i] : t;
+      taps.weight[tap][i] = cubic ? keys : nearest ? 1 : linear;
+    }
+    if (cubic) pad(at, count, size, problem);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto place = static_cast<std::int32_t>(at[i]);
+      taps.place[tap][i] = place >= 0 && place < size ? place : -1;
+    }
   }
-  return taps;
 }
 
-/// The sum of what lies inside of the image: what is outside counts as 0, whatever its weight.
-template <int dims>
-float sum_of(const std::array<Taps, 3>& taps, const float* channel, const std::array<std::int64_t, 3>& steps) {
-  const auto along = [&](const auto& self, int d, const float* from, float weight) -> float {
-    const Taps& t = taps[static_cast<std::size_t>(d)];
-    float sum = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(t.count); ++i) {
-      if (t.place[i] < 0) continue;
-      const float* const at = from + t.place[i] * steps[static_cast<std::size_t>(d)];
-      sum += d == 0 ? weight * t.weight[i] * *at : self(self, d - 1, at, weight * t.weight[i]);
+/// Makes corners of the taps of all dimensions; of x next to each other.
+void put_corners(Strip& s, std::int64_t row, std::int64_t plane, std::int64_t count) {
+  Corner* corner = s.corners;
+  const auto& [x, y, z] = s.taps;
+  for (int tz = 0; tz < z.count; ++tz) {
+    for (int ty = 0; ty < y.count; ++ty) {
+      for (int tx = 0; tx < x.count; ++tx, ++corner) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t px = x.place[tx][i], py = y.place[ty][i], pz = z.place[tz][i];
+          const bool inside = (px | py | pz) >= 0;
+          corner->place[i] = inside ? px + py * row + pz * plane : -1;
+          corner->weight[i] = inside ? z.weight[tz][i] * y.weight[ty][i] * x.weight[tx][i] : 0;
+        }
+      }
     }
-    return sum;
-  };
-  return along(along, dims - 1, channel, 1.0f);
+  }
+}
+
+/// Some channels of a strip: of each pixel the sum over `rows` of the sums of `columns` corners. Where the first pixel
+/// is a finite number, it stands for what is outside.
+template <int rows, int columns, int channels, bool finite>
+void sum_corners(const Corner* corners, const float* input, std::int64_t in_step, float* output, std::int64_t out_step,
+                 std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sums[channels] = {};
+    for (int row = 0; row < rows; ++row) {
+      float parts[channels] = {};
+      for (int column = 0; column < columns; ++column) {
+        const Corner& corner = corners[row * columns + column];
+        const std::int64_t place = std::max<std::int64_t>(corner.place[i], 0);
+        for (int c = 0; c < channels; ++c) {
+          const bool counts = finite || corner.place[i] >= 0;
+          parts[c] += corner.weight[i] * (counts ? input[c * in_step + place] : 0);
+        }
+      }
+      for (int c = 0; c < channels; ++c) sums[c] += parts[c];
+    }
+    for (int c = 0; c < channels; ++c) output[c * out_step + i] = sums[c];
+  }
+}
+
+template <int rows, int columns>
+void sum_channels(const Corner* corners, std::int64_t channels, const float* input, std::int64_t in_step, float* output,
+                  std::int64_t out_step, std::int64_t count) {
+  const auto finite = [&](std::int64_t c) { return std::isfinite(input[c * in_step]); };
+  for (std::int64_t c = 0; c < channels;) {  // four share what is read of the corners
+    const bool four = channels - c >= 4 && finite(c) && finite(c + 1) && finite(c + 2) && finite(c + 3);
+    const auto sum = four        ? sum_corners<rows, columns, 4, true>
+                     : finite(c) ? sum_corners<rows, columns, 1, true>
+                                 : sum_corners<rows, columns, 1, false>;
+    sum(corners, input + c * in_step, in_step, output + c * out_step, out_step, count);
+    c += four ? 4 : 1;
+  }
 }
 
 }  // namespace
 
-std::unique_ptr<Operator> prepare_grid_sample(const GridSampleProblem& problem, const Preparation&) {
-  return make_operator("pixel by pixel", [problem](Inputs inputs, Outputs outputs, const Execution& execution) {
-    const Shape &in = inputs[0].shape(), &out = outputs[0].shape();
-    const float *const input = floats(inputs[0]), *const grid = floats(inputs[1]);
-    float* const output = floats(outputs[0]);
-    const int dims = static_cast<int>(in.rank()) - 2;
-    const std::int64_t channels = in[1];
-    std::array<std::int64_t, 3> sizes{1, 1, 1}, steps{};
-    std::int64_t in_pixels = 1, out_pixels = 1;
-    for (int d = 0; d < dims; ++d) {  // x, the last dimension, first
-      const auto at = static_cast<std::size_t>(d);
-      sizes[at] = in[-1 - d], steps[at] = in_pixels;
-      in_pixels *= in[-1 - d], out_pixels *= out[-1 - d];
-    }
-    constexpr std::int64_t strip = 64;  // pixels of an item of work
-    const std::int64_t pieces = detail::ceil_div(out_pixels, strip);
-    execution.pool->parallel_for(in[0] * pieces, [&](std::int64_t item, int) {
-      const std::int64_t n = item / pieces, first = item % pieces * strip, last = std::min(out_pixels, first + strip);
-      for (std::int64_t pixel = first; pixel < last; ++pixel) {
-        const float* const at = grid + (n * out_pixels + pixel) * dims;
-        std::array<Taps, 3> taps;
-        for (std::size_t d = 0; d < static_cast<std::size_t>(dims); ++d) taps[d] = taps_of(problem, at[d], sizes[d]);
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const float* const channel = input + (n * channels + c) * in_pixels;
-          output[(n * channels + c) * out_pixels + pixel] =
-              dims == 2 ? sum_of<2>(taps, channel, steps) : sum_of<3>(taps, channel, steps);
-        }
-      }
-    });
-  });
+std::unique_ptr<Operator> prepare_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
+  const auto threads = static_cast<std::size_t>(p.threads);
+  return make_operator("strips", {.workspace = threads * sizeof(Strip)},
+                       [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+                         const Shape &in = inputs[0].shape(), &out = outputs[0].shape();
+                         const float *const input = floats(inputs[0]), *const grid = floats(inputs[1]);
+                         float* const output = floats(outputs[0]);
+                         const int dims = static_cast<int>(in.rank()) - 2;
+                         const std::int64_t channels = in[1], plane = in[-1] * in[-2],
+                                            in_pixels = plane * (dims == 3 ? in[2] : 1);
+                         const std::int64_t out_pixels = out[-1] * out[-2] * (dims == 3 ? out[2] : 1);
+                         if (in_pixels == 0) return static_cast<void>(std::fill_n(output, outputs[0].numel(), 0.0f));
+                         const auto sum = problem.mode == GridMode::nearest ? sum_channels<1, 1>
+                                          : problem.mode == GridMode::cubic ? sum_channels<4, 4>
+                                          : dims == 2                       ? sum_channels<2, 2>
+                                                                            : sum_channels<4, 2>;
+                         const std::int64_t pieces = detail::ceil_div(out_pixels, strip);
+                         execution.pool->parallel_for(in[0] * pieces, [&](std::int64_t item, int worker) {
+                           Strip& s = static_cast<Strip*>(execution.workspace)[worker];
+                           const std::int64_t n = item / pieces, first = item % pieces * strip,
+                                              count = std::min(strip, out_pixels - first);
+                           const float* const at = grid + (n * out_pixels + first) * dims;
+                           for (int d = 0; d < dims; ++d)
+                             find_taps(problem, at + d, dims, in[-1 - d], count, s.taps[d]);
+                           if (dims == 2) {
+                             s.taps[2].count = 1;
+                             std::fill_n(s.taps[2].place[0], count, 0);
+                             std::fill_n(s.taps[2].weight[0], count, 1.0f);
+                           }
+                           put_corners(s, in[-1], plane, count);
+                           sum(s.corners, channels, input + n * channels * in_pixels, in_pixels,
+                               output + n * channels * out_pixels + first, out_pixels, count);
+                         });
+                       });
 }
 
 }  // namespace lamina::cpu
