@@ -85,6 +85,8 @@ std::vector<GatherCase> gather_cases() {
       {{GatherKind::elements, 1}, {3, 50, 7}, {3, 60, 7}, {3, 60, 7}, 50},
       {{GatherKind::elements, 2}, {3, 5, 70}, {2, 4, 90}, {2, 4, 90}, 70},
       {{GatherKind::elements, 0}, {5, 4}, {0, 4}, {0, 4}, 5},
+      {{GatherKind::elements, 1}, {3, 50}, {3, 3001}, {3, 3001}, 50},
+      {{GatherKind::elements, 0}, {5, 3001}, {3, 1700}, {3, 1700}, 5},
       {{GatherKind::nd}, {5, 6}, {9, 2}, {9}, 5},
       {{GatherKind::nd}, {5, 6, 7}, {3, 4, 1}, {3, 4, 6, 7}, 5},
       {{GatherKind::nd, 0, 1}, {3, 5, 6, 2}, {3, 8, 2}, {3, 8, 2}, 5},

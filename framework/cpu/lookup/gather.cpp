@@ -38,12 +38,9 @@ template <class Index, class T>
 void elements(const IndexExtents& e, const T* data, const Index* indices, T* output, ThreadPool& pool) {
   std::int64_t count = 1;
   for (int d = 0; d < e.rank; ++d) count *= e.index_extents[static_cast<std::size_t>(d)];
-  const std::int64_t step = e.data_strides[static_cast<std::size_t>(e.dim)];
   pool.parallel_for(detail::ceil_div(count, piece), [&](std::int64_t item, int) {
-    Walk walk(e, item * piece);
-    for (std::int64_t i = item * piece; i < std::min(count, (item + 1) * piece); ++i, walk.next()) {
-      output[i] = data[walk.offset() + place_of(indices[i], e.reach) * step];
-    }
+    for_each_place(e, indices, item * piece, std::min(count, (item + 1) * piece),
+                   [&](std::int64_t i, std::int64_t place) { output[i] = data[place]; });
   });
 }
 

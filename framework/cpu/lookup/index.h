@@ -1,7 +1,8 @@
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "lamina/kernel/rules/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
@@ -33,36 +34,42 @@ void with_index_type(DType dtype, const void* indices, F&& f) {
   dtype == DType::i32 ? f(static_cast<const std::int32_t*>(indices)) : f(static_cast<const std::int64_t*>(indices));
 }
 
-/// Coordinates in row-major order, with the offset of the data that they name but for dimension `dim`.
-class Walk {
- public:
-  /// Begins at element `first` of the indices.
-  Walk(const detail::IndexExtents& extents, std::int64_t first) : e_(extents) {
-    for (int d = e_.rank - 1; d >= 0; --d) {
-      const auto at = static_cast<std::size_t>(d);
-      coordinates_[at] = first % e_.index_extents[at];
-      first /= e_.index_extents[at];
-      if (d != e_.dim) offset_ += coordinates_[at] * e_.data_strides[at];
-    }
+/// Throws Error if one of them is outside.
+template <class Index>
+void check_places(const Index* indices, std::int64_t count, std::int64_t extent) {
+  const auto most = static_cast<std::uint64_t>(extent);
+  std::uint64_t outside = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    outside |= static_cast<std::uint64_t>(static_cast<std::uint64_t>(indices[i]) + most >= 2 * most);
   }
-  std::int64_t offset() const { return offset_; }
-  std::int64_t coordinate(int d) const { return coordinates_[static_cast<std::size_t>(d)]; }
+  for (std::int64_t i = 0; outside != 0 && i < count; ++i) (void)place_of(indices[i], extent);
+}
 
-  void next() {
-    for (int d = e_.rank - 1; d >= 0; --d) {
-      const auto at = static_cast<std::size_t>(d);
-      const std::int64_t step = d == e_.dim ? 0 : e_.data_strides[at];
-      offset_ += step;
-      if (++coordinates_[at] < e_.index_extents[at]) return;
-      offset_ -= coordinates_[at] * step;
-      coordinates_[at] = 0;
+/// Calls f(i, place) for the indices [begin, end) of kind `elements`: index i names the element `place` of the data.
+template <class Index, class F>
+void for_each_place(const detail::IndexExtents& e, const Index* indices, std::int64_t begin, std::int64_t end,
+                    const F& f) {
+  const auto last = static_cast<std::size_t>(e.rank - 1), dim = static_cast<std::size_t>(e.dim);
+  const std::int64_t width = e.index_extents[last];
+  // Of a row, from `base` on: `across` from one element to the next, `step` from one index to the next.
+  const auto row = [&](std::int64_t i, std::int64_t stop, std::int64_t base, auto across, auto step) {
+    for (; i < stop; ++i, base += across) {
+      const std::int64_t index = indices[i];
+      f(i, base + (index < 0 ? index + e.reach : index) * step);
     }
+  };
+  constexpr std::integral_constant<std::int64_t, 0> none;
+  constexpr std::integral_constant<std::int64_t, 1> one;
+  for (std::int64_t i = begin; i < end;) {
+    std::int64_t base = 0, rest = i / width;
+    for (std::size_t d = last; d-- > 0; rest /= e.index_extents[d]) {
+      if (d != dim) base += rest % e.index_extents[d] * e.data_strides[d];
+    }
+    const std::int64_t column = i % width, stop = std::min({end, i - column + width, i + 512});
+    check_places(indices + i, stop - i, e.reach);
+    dim == last ? row(i, stop, base, none, one) : row(i, stop, base + column, one, e.data_strides[dim]);
+    i = stop;
   }
-
- private:
-  const detail::IndexExtents& e_;
-  std::array<std::int64_t, Shape::max_rank> coordinates_{};
-  std::int64_t offset_ = 0;
-};
+}
 
 }  // namespace lamina::cpu

@@ -60,13 +60,10 @@ void scatter_elements(const IndexExtents& e, ScatterReduction reduction, const I
   std::int64_t before = 1, after = 1;
   for (int d = 0; d < e.rank; ++d) (d < e.dim ? before : after) *= e.index_extents[static_cast<std::size_t>(d)];
   if (after == 0) return;
-  const std::int64_t step = e.data_strides[static_cast<std::size_t>(e.dim)];
   pool.parallel_for(before, [&](std::int64_t item, int) {
-    Walk walk(e, item * after);
-    for (std::int64_t i = item * after; i < (item + 1) * after; ++i, walk.next()) {
-      T& to = output[walk.offset() + place_of(indices[i], e.reach) * step];
-      to = reduce(reduction, to, updates[i]);
-    }
+    for_each_place(e, indices, item * after, (item + 1) * after, [&](std::int64_t i, std::int64_t place) {
+      output[place] = reduce(reduction, output[place], updates[i]);
+    });
   });
 }
 
