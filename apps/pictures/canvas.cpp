@@ -72,7 +72,25 @@ void Canvas::blend(int x, int y, Color color, float amount) {
   std::ranges::copy(mixed({pixel[0], pixel[1], pixel[2]}, color, std::min(amount, 1.0f)), pixel);
 }
 
+int pixel_at(float place) {
+  constexpr float most = 1e6f;
+  return static_cast<int>(std::fmin(std::fmax(place, -most), most));
+}
+
 void Canvas::line(float x0, float y0, float x1, float y1, float width, Color color) {
+  // What of it may be seen: places far beyond are no whole numbers, and would be walked to.
+  if (!std::isfinite(double{x0} + x1 + y0 + y1)) return;
+  const auto cut = [reach = width / 2 + 1.0](float& a0, float& b0, float& a1, float& b1, int side) {
+    for (const double sign : {1.0, -1.0}) {
+      const double bound = sign > 0 ? -reach : side + reach, in0 = sign * (a0 - bound), in1 = sign * (a1 - bound);
+      if (in0 < 0 && in1 < 0) return false;
+      const double step = double{b1} - b0;
+      if (in0 < 0) a0 = static_cast<float>(bound), b0 = static_cast<float>(b0 + step * (in0 / (in0 - in1)));
+      if (in1 < 0) a1 = static_cast<float>(bound), b1 = static_cast<float>(b1 - step * (in1 / (in1 - in0)));
+    }
+    return true;
+  };
+  if (!cut(x0, y0, x1, y1, image_.width) || !cut(y0, x0, y1, x1, image_.height)) return;
   // Along its longer side: only pixels near it are looked at, however long a slanted line is.
   const bool steep = std::abs(y1 - y0) > std::abs(x1 - x0);
   if (steep) std::swap(x0, y0), std::swap(x1, y1);
@@ -83,7 +101,6 @@ void Canvas::line(float x0, float y0, float x1, float y1, float width, Color col
   const int last = static_cast<int>(std::ceil(std::min(x1 + reach, side)));
   for (int a = static_cast<int>(std::floor(std::max(x0 - reach, 0.0f))); a < last; ++a) {
     const float x = static_cast<float>(a) + 0.5f, middle = y0 + slope * (x - x0);
-    if (!(std::abs(middle) < 1e6f)) continue;
     for (int b = static_cast<int>(std::floor(middle - 2 * aside)); b <= static_cast<int>(middle + 2 * aside); ++b) {
       const float y = static_cast<float>(b) + 0.5f;
       const float part = length > 0 ? ((x - x0) * along + (y - y0) * (y1 - y0)) / (length * length) : 0;
@@ -112,22 +129,19 @@ int Canvas::text_width(const std::string& text, int size) {
 }
 
 std::string Canvas::shortened(const std::string& text, int size, int width) {
+  // Letter by letter, and no further than there is room: a file may have names of any length.
   const std::u32string letters = code_points(text);
-  if (letters_width(letters, size) <= static_cast<float>(width)) return text;
-  // As many letters at both ends as there is room for.
-  const auto with_ends = [&](std::size_t side) {
-    return letters.substr(0, side) + U"\u2026" + letters.substr(letters.size() - side);
-  };
-  std::size_t low = 0, high = letters.size() / 2;
-  while (low < high) {
-    const std::size_t side = (low + high + 1) / 2;
-    if (letters_width(with_ends(side), size) <= static_cast<float>(width)) {
-      low = side;
-    } else {
-      high = side - 1;
-    }
+  const auto room = static_cast<float>(width);
+  const auto width_of = [&](std::size_t at) { return letters_width(std::u32string_view(letters).substr(at, 1), size); };
+  float all = 0;
+  std::size_t fitting = 0, side = 0;
+  while (fitting < letters.size() && all <= room) all += width_of(fitting++);
+  if (all <= room) return text;
+  for (float used = letters_width(U"\u2026", size); side < letters.size() / 2; ++side) {
+    used += width_of(side) + width_of(letters.size() - 1 - side);
+    if (used > room) break;
   }
-  return utf8(with_ends(low));
+  return utf8(letters.substr(0, side) + U"\u2026" + letters.substr(letters.size() - side));
 }
 
 }  // namespace lamina::app

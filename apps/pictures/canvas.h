@@ -17,6 +17,9 @@ Color inferno(float value);
 /// The colour that lies `part` of the way from the one to the other.
 Color mixed(Color from, Color to, float part);
 
+/// The pixel that a place is in; one far beyond any picture, or no number, becomes one that is beyond its edges.
+int pixel_at(float place);
+
 /// An RGB picture to draw on. What falls outside is cut off.
 class Canvas {
  public:

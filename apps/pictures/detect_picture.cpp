@@ -99,12 +99,14 @@ class Drawing {
   }
 
   void label(const Box& box, const std::string& name, float score, Color color) {
-    const std::string text = name + ' ' + detail::format_fixed(score, 2);
-    const int margin = text_ / 2, width = Canvas::text_width(text, text_) + 2 * margin, height = text_ + 2 * margin;
+    const int margin = text_ / 2, room = canvas_.image().width - 2 * margin;
+    const std::string number = ' ' + detail::format_fixed(score, 2);
+    const std::string text = Canvas::shortened(name, text_, room - Canvas::text_width(number, text_)) + number;
+    const int width = Canvas::text_width(text, text_) + 2 * margin, height = text_ + 2 * margin;
     const int most_left = std::max(0, canvas_.image().width - width);
-    const int left = std::clamp(static_cast<int>(zoom_ * box.left - pen_ / 2), 0, most_left);
-    int top = static_cast<int>(zoom_ * box.top - pen_ / 2) - height;
-    if (top < 0) top = std::max(0, static_cast<int>(zoom_ * box.top));  // inside, where there is no room above
+    const int left = std::clamp(pixel_at(zoom_ * box.left - pen_ / 2), 0, most_left);
+    int top = pixel_at(zoom_ * box.top - pen_ / 2) - height;
+    if (top < 0) top = std::max(0, pixel_at(zoom_ * box.top));  // inside, where there is no room above
     canvas_.fill(left, top, width, height, color);
     canvas_.text(left + margin, top + margin, text, text_, style::background);
   }

@@ -57,6 +57,7 @@ std::vector<Candidate> kept(std::span<const Candidate> candidates, const DetectO
   std::vector<Outline> rivals;
   for (const Candidate& candidate : candidates) {
     if (std::ssize(result) == options.most) break;
+    heed_stop(options);
     const Outline outline(candidate, options.across_classes ? 0 : static_cast<float>(candidate.label) * apart);
     const bool clear =
         std::ranges::none_of(rivals, [&](const Outline& r) { return overlap(r, outline) > options.iou; });
@@ -68,38 +69,51 @@ std::vector<Candidate> kept(std::span<const Candidate> candidates, const DetectO
 
 }  // namespace
 
-void Head::choose_best(Graph& graph, Value output) {
-  if (layout.best) return graph.output(output);
+void Head::choose_best(Graph& graph, std::span<const int> outputs) {
   const std::int64_t axis = layout.columns ? 1 : 2, rest = values - extras;
   const auto put = [&](auto module, std::initializer_list<Value> inputs) {
     return graph.add("detect." + std::to_string(graph.nodes().size()), std::move(module), inputs);
   };
   const auto number = [&](std::int64_t n) { return put(Constant(Tensor::from(std::vector{n}, {1})), {}); };
+  const auto floats = [&](int node) { return put(Op("Cast", {{"to", std::int64_t{1}}}), {{node}}); };
+  const Value output = floats(outputs[0]);
   const auto part = [&](std::int64_t from, std::int64_t to) {
     return put(Op("Slice"), {output, number(from), number(to), number(axis)});
   };
-  Value scores = part(layout.fixed(), rest);
-  if (layout.objectness) scores = put(Op("Mul"), {scores, part(4, 5)});
-  const Value best = put(Op("ReduceMax"), {scores, number(axis)});
-  graph.output(extras > 0 ? put(Concat(static_cast<int>(axis)), {part(0, 4), best, part(rest, values)})
-                          : put(Concat(static_cast<int>(axis)), {part(0, 4), best}));
-  graph.output(put(Op("ArgMax", {{"axis", axis}}), {scores}));
-  values = 5 + extras;
+  if (layout.best) {
+    graph.output(output);
+  } else {
+    Value scores = part(layout.fixed(), rest);
+    if (layout.objectness) scores = put(Op("Mul"), {scores, part(4, 5)});
+    const Value best = put(Op("ReduceMax"), {scores, number(axis)});
+    graph.output(extras > 0 ? put(Concat(static_cast<int>(axis)), {part(0, 4), best, part(rest, values)})
+                            : put(Concat(static_cast<int>(axis)), {part(0, 4), best}));
+    graph.output(put(Op("ArgMax", {{"axis", axis}}), {scores}));
+    values = 5 + extras;
+  }
+  if (mask_height > 0) graph.output(floats(outputs[1]));
 }
 
-std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> outputs, const DetectOptions& options,
+Answers::Answers(const Head& head, std::span<const Tensor> outputs) {
+  const bool columns = head.layout.columns;
+  boxes = {outputs, 0, columns ? head.values : head.boxes, columns ? head.boxes : head.values};
+  if (!head.layout.best) classes = {outputs, 1, 1, head.boxes};
+  if (head.mask_height > 0) {
+    prototypes = {outputs, head.layout.best ? 1u : 2u, head.extras * head.mask_height, head.mask_width};
+  }
+}
+
+std::vector<Candidate> candidates_of(const Head& head, const Answers& answers, const DetectOptions& options,
                                      const Letterbox& way) {
-  const float* const data = outputs[0].values<float>().data();
-  const std::int64_t* const classes = head.layout.best ? nullptr : outputs[1].values<std::int64_t>().data();
   const bool upright = head.task != "obb";
   const float x = head.layout.stretched ? static_cast<float>(way.x.input) : 1;
   const float y = head.layout.stretched ? static_cast<float>(way.y.input) : 1;
   std::vector<Candidate> result;
   std::int64_t bad = 0;
   for (std::int64_t i = 0; i < head.boxes; ++i) {
-    const auto value = [&](std::int64_t k) { return head.at(data, i, k); };
+    const auto value = [&](std::int64_t k) { return head.at(answers, i, k); };
     Candidate box{.score = value(4), .index = i};
-    const float label = classes != nullptr ? static_cast<float>(classes[i]) : value(5);
+    const float label = head.layout.best ? value(5) : static_cast<float>(answers.classes.at(0, i));
     if (label >= 0 && label < 1 << 24) box.label = static_cast<int>(label);
     if (std::isnan(box.score)) ++bad;
     if (!(box.score > static_cast<float>(options.confidence))) continue;
@@ -110,7 +124,7 @@ std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> o
       box.c = box.a + across, box.d = box.b + down;
       box.a -= across, box.b -= down;
     }
-    if (!upright) box.angle = head.extra(data, i, 0);
+    if (!upright) box.angle = head.extra(answers, i, 0);
     if (!std::isfinite(box.a + box.b + box.c + box.d + box.angle)) ++bad;
     result.push_back(box);
   }

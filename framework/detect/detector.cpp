@@ -71,6 +71,7 @@ struct Detector::Impl {
         input(shape_of_input(model.graph, notes, options)),
         threads(std::min(8, options.compile.threads > 0 ? options.compile.threads : ThreadPool::default_threads())) {
     CompileOptions compile = options.compile;
+    compile.input_shapes.clear();  // settled
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
     Graph graph;
     for (const Graph::Node& node : model.graph.nodes()) {
@@ -82,8 +83,7 @@ struct Detector::Impl {
     std::vector<Shape> outputs;
     for (const int node : model.graph.outputs()) outputs.push_back(shapes[static_cast<std::size_t>(node)]);
     head.emplace(notes, input, outputs);
-    head->choose_best(graph, {model.graph.outputs()[0]});
-    for (const int node : std::span(model.graph.outputs()).subspan(1)) graph.output({node});
+    head->choose_best(graph, model.graph.outputs());
     const Shape photos = {input[0], input[2], input[3], 3};
     for (const Device device : options.devices.empty() ? std::vector{compile.device} : options.devices) {
       compile.device = device;
@@ -96,9 +96,7 @@ struct Detector::Impl {
   }
 
   /// All that is to know of a box that stays.
-  Detection detection(std::span<const Tensor> outputs, const detail::Candidate& c, const detail::Letterbox& way,
-                      bool masks) const {
-    const float* data = outputs[0].values<float>().data();
+  Detection detection(const detail::Answers& answers, const detail::Candidate& c, const detail::Letterbox& way) const {
     Detection thing{.label = c.label, .score = c.score, .box = {}, .turned = {}, .points = {}, .mask = {}};
     thing.box = {way.x.held(c.a), way.y.held(c.b), way.x.held(c.c), way.y.held(c.d)};
     if (head->task == "obb") {
@@ -108,13 +106,9 @@ struct Detector::Impl {
                    std::max({p[0], p[2], p[4], p[6]}), std::max({p[1], p[3], p[5], p[7]})};
     }
     for (std::int64_t at = 0; at < head->points * head->point_values; at += head->point_values) {
-      const auto value = [&](std::int64_t i) { return head->extra(data, c.index, at + i); };
+      const auto value = [&](std::int64_t i) { return head->extra(answers, c.index, at + i); };
       thing.points.push_back({way.x.held(value(0)), way.y.held(value(1)), head->point_values > 2 ? value(2) : 1});
     }
-    if (!masks) return thing;
-    std::vector<float> shares;
-    for (std::int64_t i = 0; i < head->extras; ++i) shares.push_back(head->extra(data, c.index, i));
-    thing.mask = mask_of(outputs.back(), shares, thing.box, way);
     return thing;
   }
 };
@@ -132,11 +126,12 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   const std::scoped_lock turn(mutex);
   way.draw(photo, photos.slice(0, 1).values<std::uint8_t>(), impl_->threads);  // the first of a batch
   const auto start = std::chrono::steady_clock::now();
-  const std::span<const Tensor> outputs = plan.run({&photos, 1});
+  detail::heed_stop(options);
+  const detail::Answers answers(head, plan.run({&photos, 1}));
   Detections result;
   result.network_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   result.device = plan.options().device;
-  std::vector<detail::Candidate> candidates = candidates_of(head, outputs, options, way);
+  std::vector<detail::Candidate> candidates = candidates_of(head, answers, options, way);
   std::ranges::stable_sort(candidates, std::ranges::greater(), &detail::Candidate::score);
   result.candidates = std::ssize(candidates);
   candidates.resize(std::min(candidates.size(), head.layout.nms ? capacity : static_cast<std::size_t>(options.most)));
@@ -146,10 +141,15 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   }
   result.found.resize(candidates.size());
   const bool masks = head.task == "segment" && options.masks;
+  std::atomic<std::int64_t> runs = detail::most_runs;
   ThreadPool& threads = masks ? impl_->threads : impl_->alone;
   threads.parallel_for(std::ssize(candidates), [&](std::int64_t at, int) {
     const auto i = static_cast<std::size_t>(at);
-    result.found[i] = impl_->detection(outputs, candidates[i], way, masks);
+    result.found[i] = impl_->detection(answers, candidates[i], way);
+    if (!masks) return;
+    std::vector<float> shares;
+    for (std::int64_t k = 0; k < head.extras; ++k) shares.push_back(head.extra(answers, candidates[i].index, k));
+    result.found[i].mask = mask_of(head, answers, shares, result.found[i].box, way, options, runs);
   });
   // What has no pixel, one run of zeros, the original leaves out too.
   std::erase_if(result.found, [](const Detection& thing) { return thing.mask && thing.mask->runs.size() == 1; });

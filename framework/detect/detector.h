@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct DetectOptions {
   bool across_classes = false;    ///< boxes of different classes may not overlap further either
   int most = 300;                 ///< things of a photograph
   bool masks = true;              ///< whether masks are made, where the network has them
+  std::stop_token stop = {};      ///< once it says so, `detect` throws Error instead of going on
 };
 
 /// What was found in a photograph, best score first.
@@ -85,7 +87,8 @@ class LAMINA_API Detector {
   /// Throws Error where the model is no detector, saying what it is.
   explicit Detector(const Model& model, const DetectorOptions& options = {});
 
-  /// Throws Error for options out of their range, and where the network answers with what is no number.
+  /// Throws Error for options out of their range, where the network answers with what is no number, or with masks that
+  /// are noise, and when it is to stop.
   Detections detect(const ImageView& photo, const DetectOptions& options = {}) const;
 
   /// What a class is called: "class 7" where nobody says.

@@ -107,6 +107,14 @@ Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> 
   task = !notes.task.empty() ? notes.task : prototypes ? "segment" : "detect";
   if (prototypes != (task == "segment")) refuse(" for the task ", task);
   extras = task == "segment" ? outputs[1][1] : task == "obb" ? 1 : 0;
+  if (prototypes) {
+    mask_height = static_cast<int>(std::min(outputs[1][2], input[2]));
+    mask_width = static_cast<int>(std::min(outputs[1][3], input[3]));
+    if (mask_height != outputs[1][2] || mask_width != outputs[1][3] ||
+        mask_height * input[3] != mask_width * input[2]) {
+      refuse(": masks not of the proportions of the input ", input);
+    }
+  }
   if (task == "pose") {
     const auto [count, each] = notes.kpt_shape == std::array{0, 0} ? std::array{17, 3} : notes.kpt_shape;  // COCO's
     if (count < 1 || each < 2 || each > 3) fail("expected points of 2 or 3 values, got [", count, ", ", each, "]");

@@ -40,8 +40,9 @@ struct Axis {
 
 }  // namespace
 
-Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box& box, const Letterbox& letterbox) {
-  const auto height = static_cast<int>(prototypes.shape()[2]), width = static_cast<int>(prototypes.shape()[3]);
+Mask mask_of(const Head& head, const Answers& answers, std::span<const float> shares, const Box& box,
+             const Letterbox& letterbox, const DetectOptions& options, std::atomic<std::int64_t>& runs) {
+  const int height = head.mask_height, width = head.mask_width;
   const Side &across = letterbox.x, &down = letterbox.y;
   Mask mask{across.photo, down.photo, {static_cast<std::uint32_t>(across.photo * down.photo)}};
   const auto edge = [](float place, int most) {
@@ -62,14 +63,12 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
   const Axis x1(width, inner.x.input, x2.first, x2.first + x2.count);
   const Axis y1(height, inner.y.input, y2.first, y2.first + y2.count);
   std::vector<float> plane(static_cast<std::size_t>(x1.count) * static_cast<std::size_t>(y1.count));
-  const float* from = prototypes.values<float>().data();
-  for (const float share : shares) {
+  for (std::int64_t top_row = y1.first; const float share : shares) {
     float* sum = plane.data();
-    for (int y = y1.first; y < y1.first + y1.count; ++y) {
-      const float* row = from + std::ptrdiff_t{y} * width + x1.first;
-      for (int x = 0; x < x1.count; ++x) *sum++ += share * row[x];
+    for (int y = 0; y < y1.count; ++y) {
+      for (const float value : answers.prototypes.part(top_row + y, x1.first, x1.count)) *sum++ += share * value;
     }
-    from += std::ptrdiff_t{height} * width;
+    top_row += height;
   }
   // Both planes lie column by column from here on, as the runs of a mask do.
   std::vector<float> enlarged, column(static_cast<std::size_t>(y1.count));
@@ -86,6 +85,7 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
   std::int64_t gap = std::int64_t{left} * mask.height + top;  // before a column
   column.resize(static_cast<std::size_t>(y2.count));
   for (int x = left; x < right; ++x) {
+    const std::size_t before = mask.runs.size();
     const Between& between = x2.pixels[static_cast<std::size_t>(x - left)];
     const float* here = enlarged.data() + std::ptrdiff_t{between.first} * y2.count;
     const float* next = enlarged.data() + std::ptrdiff_t{between.second} * y2.count;
@@ -98,6 +98,11 @@ Mask mask_of(const Tensor& prototypes, std::span<const float> shares, const Box&
       const int stop = same ? two.end : y + 1;  // all that lies between two of a mind is of theirs
       add(stop - y, same ? inside : two.mix(value) > 0);
       y = stop;
+    }
+    heed_stop(options);
+    if ((runs -= static_cast<std::int64_t>(mask.runs.size() - before)) < 0) {
+      fail("the masks are noise, more than ", most_runs,
+           " runs of pixels: ask for a higher confidence or fewer things");
     }
   }
   add(std::int64_t{mask.width - right} * mask.height + mask.height - bottom, false);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <span>
 #include <string_view>
 
+#include "lamina/base/error.h"
 #include "lamina/detect/detector.h"
 
 /// What a Detector is made of: the way from a photograph to a network's input and back, what its outputs mean, and from
@@ -62,6 +64,48 @@ struct ExportNotes {
   explicit ExportNotes(const Model& model);
 };
 
+/// What a network answered to the first of its photographs, as rows of numbers. Nothing else reads an answer's memory:
+/// its size and type are asked here, and at each place that is read whether it is inside.
+template <class T>
+class Answer {
+ public:
+  Answer() = default;
+  /// Throws Error where there is no such output, or it is not [N, ...] of so many numbers.
+  Answer(std::span<const Tensor> outputs, std::size_t output, std::int64_t rows, std::int64_t columns)
+      : columns_(columns) {
+    const Shape shape = output < outputs.size() ? outputs[output].shape() : Shape{0};
+    if (shape.rank() == 0 || shape[0] < 1 || shape.numel() != shape[0] * rows * columns) {
+      fail("expected output ", output + 1, " of ", rows, " x ", columns, " numbers, got ", shape);
+    }
+    numbers_ = outputs[output].values<T>().first(static_cast<std::size_t>(rows * columns));
+  }
+
+  T at(std::int64_t row, std::int64_t column) const { return part(row, column, 1)[0]; }
+  /// Numbers [first, first + count) of a row.
+  std::span<const T> part(std::int64_t row, std::int64_t first, std::int64_t count) const {
+    const auto begin = row * columns_ + first;
+    if (row < 0 || first < 0 || count < 0 || first + count > columns_ || begin + count > std::ssize(numbers_)) {
+      fail("there is no number ", first + count, " in row ", row, " of an answer of ", numbers_.size(), " numbers");
+    }
+    return numbers_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+  }
+
+ private:
+  std::span<const T> numbers_;
+  std::int64_t columns_ = 0;
+};
+
+struct Head;
+
+/// All that is read of an answer.
+struct Answers {
+  Answer<float> boxes;           // what the first output became
+  Answer<std::int64_t> classes;  // the best of each box, where the boxes do not have it
+  Answer<float> prototypes;      // of masks: a row of a plane is a row here
+
+  Answers(const Head& head, std::span<const Tensor> outputs);
+};
+
 /// The meaning of all outputs.
 struct Head {
   Layout layout;
@@ -73,15 +117,20 @@ struct Head {
   /// Throws Error for outputs that are no detector's, saying what they may be, and where the notes contradict them.
   Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> outputs);
 
-  /// Adds to the graph what leaves of each box but the box, its best score, the extras, and in an output of its own its
-  /// best class: the device that runs the network does that, and a fraction of the numbers comes down to the host.
-  void choose_best(Graph& graph, Value output);
+  int mask_height = 0, mask_width = 0;  // of a plane of prototypes; 0 where there are none
 
-  /// Of the first output's numbers, of one photograph: one of a box's, and one of those behind the scores.
-  float at(const float* data, std::int64_t box, std::int64_t value) const {
-    return layout.columns ? data[value * boxes + box] : data[box * values + value];
+  /// Makes outputs of a graph of those of the model that are read, in f32 whatever they are. Of the first leaves of
+  /// each box but the box, its best score, the extras, and in an output of its own its best class: the device that runs
+  /// the network does that, and a fraction of the numbers comes down to the host.
+  void choose_best(Graph& graph, std::span<const int> outputs);
+
+  /// Of the boxes one number of one, and one of those behind the scores.
+  float at(const Answers& answers, std::int64_t box, std::int64_t value) const {
+    return layout.columns ? answers.boxes.at(value, box) : answers.boxes.at(box, value);
   }
-  float extra(const float* data, std::int64_t box, std::int64_t i) const { return at(data, box, values - extras + i); }
+  float extra(const Answers& answers, std::int64_t box, std::int64_t i) const {
+    return at(answers, box, values - extras + i);
+  }
 };
 
 /// A box that may be a thing: x1 y1 x2 y2, of turned boxes its middle, width and height, in pixels of the input.
@@ -95,7 +144,7 @@ struct Candidate {
 
 /// The boxes above the confidence that is asked for, of a wanted class, in the output's order. Throws Error where a
 /// score or such a box is no number.
-std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> outputs, const DetectOptions& options,
+std::vector<Candidate> candidates_of(const Head& head, const Answers& answers, const DetectOptions& options,
                                      const Letterbox& way);
 
 /// Of sorted candidates the first `most` that do not overlap better ones by more than `iou`: torchvision's `nms` with
@@ -103,9 +152,18 @@ std::vector<Candidate> candidates_of(const Head& head, std::span<const Tensor> o
 /// Gaussians (ProbIoU, Murrugarra-Llerena et al. 2021), and a box that is left out still keeps others out.
 std::vector<Candidate> suppressed(std::span<const Candidate> candidates, const DetectOptions& options, bool turned);
 
+/// Throws Error where `options.stop` says so.
+inline void heed_stop(const DetectOptions& options) {
+  if (options.stop.stop_requested()) fail("detect: stopped, as was asked for");
+}
+
+/// What all masks of a photograph may take: noise changes with every pixel.
+constexpr std::int64_t most_runs = std::int64_t{1} << 25;
+
 /// The pixels within `box` where the mixture of prototypes is above 0, resized in two bilinear steps: to where whole
-/// pixels of padding can be cut off, and to the photograph.
-Mask mask_of(const Tensor& prototypes,  // [N, count, height, width], a fraction of the input's size
-             std::span<const float> shares, const Box& box, const Letterbox& letterbox);
+/// pixels of padding can be cut off, and to the photograph. Takes its runs off
+/// those that may be; throws Error where none are left, or nobody waits.
+Mask mask_of(const Head& head, const Answers& answers, std::span<const float> shares, const Box& box,
+             const Letterbox& letterbox, const DetectOptions& options, std::atomic<std::int64_t>& runs);
 
 }  // namespace lamina::detail

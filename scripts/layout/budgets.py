@@ -42,7 +42,7 @@ EVERY_BUILD = {
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 445,
-    "framework/detect": 650,
+    "framework/detect": 708,  # answers are read by one checked accessor
     "framework/onnx": 2_084,
     "framework/quantize": 937,
 }

@@ -50,6 +50,30 @@ TEST(Pictures, LettersDiffer) {
   EXPECT_LT(Canvas::text_width("iiii", 14), Canvas::text_width("WWWW", 14));
 }
 
+/// Pixels of a canvas that a line has touched.
+int touched(float x0, float y0, float x1, float y1) {
+  Canvas canvas(20, 10, black);
+  canvas.line(x0, y0, x1, y1, 2, white);
+  int count = 0;
+  for (std::size_t i = 0; i < canvas.image().rgb.size(); i += 3) count += canvas.image().rgb[i] == 255;
+  return count;
+}
+
+TEST(Pictures, LinesBeyondEveryPictureAreCutOff) {
+  EXPECT_EQ(touched(2, 5, 18, 5), 2 * 16);
+  for (const float far : {30.0f, 1e9f, 1e30f, 3e38f}) {
+    EXPECT_EQ(touched(-far, 5, far, 5), 2 * 20) << far;
+    EXPECT_EQ(touched(5, far, 5, -far), 2 * 10) << far;
+    EXPECT_EQ(touched(far, far, far, 2), 0) << far;
+    EXPECT_EQ(touched(-far, far, -far, far), 0) << far;
+    EXPECT_LE(touched(-far, -far, far, far), 20) << far;
+  }
+  EXPECT_EQ(touched(NAN, 5, 18, 5) + touched(2, 5, INFINITY, 5) + touched(2, 5, 3, NAN), 0);
+  EXPECT_EQ(pixel_at(7.5f), 7);
+  EXPECT_GT(pixel_at(1e30f), 100'000);
+  EXPECT_LT(pixel_at(NAN), -100'000);
+}
+
 TEST(Pictures, AnyBytesAreDrawn) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -80,6 +104,9 @@ TEST(Pictures, LongTitlesLoseTheirMiddle) {
   EXPECT_TRUE(shown.starts_with("ä") && shown.ends_with("写")) << shown;
   EXPECT_NE(shown.find("…"), std::string::npos) << shown;
   EXPECT_EQ(Canvas::shortened("short.jpg", 14, 200), "short.jpg");
+  const std::string longest = Canvas::shortened(std::string(100'000, 'i') + "end", 14, 200);
+  EXPECT_LE(Canvas::text_width(longest, 14), 200);
+  EXPECT_TRUE(longest.starts_with("iii") && longest.ends_with("iend"));
 }
 
 TEST(Pictures, FeaturesOfOddShapesAndValues) {

@@ -228,6 +228,17 @@ def quoted(words):
                    for word in words)
 
 
+def detectors():
+    """As detectors.cpp draws them: one output or more, of forms that its tasks have and have not."""
+    boxes = {"raw": [0, 0, 1, 2], "rows": [0, 0, 2, 3], "masks": [0, 0, 4, 2], "points": [0, 0, 2, 5], "flat": [4, 0, 1], "maps": [1, 0, 1, 6, 6]}
+    planes = [[1, 0, 7, 6, 6], [1, 0, 0, 0, 0], [1, 0, 7, 6, 2], [0, 0, 7, 6]]
+    for task in range(6):
+        for name, form in boxes.items():
+            for more in (0, 2):
+                outputs = [form] + [planes[(task + k) % 4] for k in range(more)]
+                yield f"{name}-{task}-{more}", bytes([0, task, 0, 0, 0, 0, 1, 0, [0, 1, 2, 4][more], *(b for f in outputs for b in (*f, 0, 7, task % 3))])
+
+
 def dictionaries():
     numbers = ["0", "-1", "1e400", "2147483647", "9223372036854775807", "-9223372036854775808", "4611686018427387904"]
     tensors = ['"dtype":"', '"shape":[', '"data_offsets":[', '"__metadata__":{', "F32", "F16", "BF16", "F64", "I64", "U8", "BOOL", "F8_E5M2"]
@@ -263,7 +274,7 @@ def main():
     corpora = {"safetensors": headers(), "npy": golden("files", "*.npy"), "pth": golden("files", "*.pt*"), "pickle": pickles(),
                "png": golden("images", "*.png"), "jpeg": golden("images", "*.jpg"), "bitmap": golden("images", "*.bmp", "*.tga", "*.p[gp]m", "*.gif", "*.tif"),
                "webp": golden("images", "*.webp"), "heic": golden("heic", "*.heic", most=5000),
-               "graph": graphs(), "model": models(), "onnx": onnx_files(), "http": requests((GOLDEN / "images/tiny.png").read_bytes())}
+               "graph": graphs(), "model": models(), "onnx": onnx_files(), "detector": detectors(), "http": requests((GOLDEN / "images/tiny.png").read_bytes())}
     for target, seeds in corpora.items():
         (folder / "corpus" / target).mkdir(parents=True, exist_ok=True)
         for name, data in seeds:

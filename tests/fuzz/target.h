@@ -30,7 +30,8 @@ void heic(Bytes);
 void graph(Bytes);  // lamina.graph, with weights that are there: compiled in two ways, which must agree
 void model(Bytes);  // a whole model file
 void onnx(Bytes);
-void http(Bytes);  // what a connection to `lamina serve` sends: requests, one behind the other
+void detector(Bytes);  // what a model that claims to be one answers
+void http(Bytes);      // what a connection to `lamina serve` sends: requests, one behind the other
 
 inline constexpr Target targets[] = {
     {"safetensors", safetensors, 4096},
@@ -45,6 +46,9 @@ inline constexpr Target targets[] = {
     {"graph", graph, 4096},
     {"model", model, 8192},
     {"onnx", onnx, 8192},
+#ifdef LAMINA_FUZZ_DETECTOR
+    {"detector", detector, 256},
+#endif
 #ifdef LAMINA_FUZZ_HTTP
     {"http", http, 16384},
 #endif
