@@ -27,9 +27,9 @@ bool plain(const Problem&, const Preparation& p) {
 
 bool is_computed(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
 
-bool takes_affine(const AffineProblem& problem, const Preparation& p) {
+bool takes_affine(const AffineProblem&, const Preparation& p) {
   const bool rows = p.input().format.layout == Layout::nhwc || !p.has_slices();
-  return p.keeps_format() && is_computed(p.input().format.dtype) && problem.epilogue.is_simple() && rows;
+  return p.keeps_format() && is_computed(p.input().format.dtype) && rows;
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
@@ -45,9 +45,9 @@ std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Pre
 }
 
 /// Of what codes stand for, pixel by pixel: to codes, or to f32.
-bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
+bool takes_affine_of_codes(const AffineProblem&, const Preparation& p) {
   const View &from = p.input(), &to = p.output();
-  return problem.epilogue.is_simple() && p.inputs.size() == 1 && from.quantization.defined() &&
+  return p.inputs.size() == 1 && from.quantization.defined() &&
          (to.quantization.defined() || to.format.dtype == DType::f32) && from.format.layout == Layout::nhwc &&
          to.format.layout == Layout::nhwc;
 }
@@ -160,17 +160,17 @@ bool takes_pictures(const NormalizationProblem&, const Preparation& p) {
 }
 
 constexpr Kernel<AffineProblem> affine[] = {
-    {"affine", takes_affine, prepare_affine, nullptr, true},
-    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, true, false, false, true}};
+    {"affine", takes_affine, prepare_affine, nullptr, reads::slices},
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ConcatProblem> concat[] = {
-    {"copies", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
+    {"copies", detail::joins_rows, prepare_concat, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"strips", plain, cpu::prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
     {"planes", plain, prepare_pool},
-    {"channels", takes_channel_pool, prepare_channel_pool, nullptr, true, false, false, true}};
+    {"channels", takes_channel_pool, prepare_channel_pool, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ConversionProblem> conversion[] = {
-    {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
+    {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", takes_pictures, cpu::prepare_normalization}};
 
 }  // namespace

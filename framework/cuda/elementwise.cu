@@ -213,13 +213,13 @@ std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, con
       });
 }
 
-bool takes_affine(const AffineProblem& problem, const Preparation& p) {
+bool takes_affine(const AffineProblem&, const Preparation& p) {
   const View& input = p.input();
   // A slice is read 16 bytes at a time.
   const bool slice_fits = input.format.layout == Layout::nhwc && !p.output().is_slice() && input.alignment % 16 == 0 &&
                           static_cast<std::size_t>(input.shape[1]) * size_of(input.format.dtype) % 16 == 0 &&
                           input.shape.numel() < std::int64_t{1} << 31 && input.channels < std::int64_t{1} << 31;
-  return p.keeps_format() && problem.epilogue.is_simple() && (!p.has_slices() || slice_fits);
+  return p.keeps_format() && (!p.has_slices() || slice_fits);
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {

@@ -49,15 +49,15 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 }
 
 constexpr Kernel<AffineProblem> affine[] = {
-    {"affine", takes_affine, prepare_affine, nullptr, true},
-    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, true, false, false, true}};
+    {"affine", takes_affine, prepare_affine, nullptr, reads::slices},
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
-    {"windows", takes_pool, prepare_pool, nullptr, true},
-    {"codes", takes_pool_of_codes, prepare_pool_of_codes, nullptr, true, false, false, true}};
+    {"windows", takes_pool, prepare_pool, nullptr, reads::slices},
+    {"codes", takes_pool_of_codes, prepare_pool_of_codes, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ConversionProblem> conversion[] = {
-    {"conversion", takes_conversion, prepare_conversion, nullptr, false, false, false, true}};
+    {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
 
 }  // namespace

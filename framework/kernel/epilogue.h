@@ -32,7 +32,7 @@ struct Epilogue {
   /// Some step of the chain reads an operand.
   bool reads_operands() const {
     for (const PointwiseStep& step : chain) {
-      if (step.operand >= 0) return true;
+      if (step.operand >= 0 || step.second >= 0) return true;
     }
     return false;
   }

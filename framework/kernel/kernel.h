@@ -9,6 +9,7 @@
 #include "lamina/base/error.h"
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/features.h"
 
 /// The one dispatch. A kernel is a name, a question and an answer; each device has a table of them for each problem.
 namespace lamina {
@@ -26,18 +27,12 @@ struct Kernel {
   /// Of what it takes, whether it is also the fastest where the rows above it are not, or worth it at all where one
   /// operation takes the place of several; null: always.
   bool (*pays)(const Problem& problem, const Preparation& preparation) = nullptr;
-  /// It knows Views that are slices of the channels of an image; `takes` says which it takes.
-  bool slices = false;
-  /// It knows Views with strides; `takes` says which it takes.
-  bool strided = false;
+  Features reads = 0;  ///< what of problems and Views it knows of, beside what every kernel does
   /// Its output may lie where the operand does that the epilogue's chain begins with by adding it.
   bool over_residual = false;
-  /// It knows Views of numbers that stand for others (View::quantization); `takes` says which it takes.
-  bool codes = false;
 
   bool solves(const Problem& problem, const Preparation& preparation) const {
-    return (slices || !preparation.has_slices()) && (strided || !preparation.has_strides()) &&
-           (codes || !preparation.has_codes()) && takes(problem, preparation);
+    return (features(problem, preparation) & ~reads) == 0 && takes(problem, preparation);
   }
 };
 

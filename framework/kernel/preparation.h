@@ -20,10 +20,10 @@ struct View {
   Shape shape;  ///< with the batch known; logical, whichever the layout
   Format format = {};
   /// Of an image of which these are some neighbouring channels, where they lie in it; 0: the memory is the activation's
-  /// own. Only kernels that say so (Kernel::slices) are given such a slice.
+  /// own. Only kernels that say so (Kernel::reads) are given such a slice.
   std::int64_t channels = 0;
   /// Of elements that lie apart in another activation: how many elements apart, along each dimension; rank 0: one after
-  /// the other, as the layout says. Only kernels that say so (Kernel::strided) are given such a view.
+  /// the other, as the layout says. Only kernels that say so (Kernel::reads) are given such a view.
   Shape strides = {};
   std::size_t alignment = 16;  ///< the address is a multiple of that many bytes
   Quantization quantization = {};

@@ -49,13 +49,13 @@ bool takes_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
 }
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {
-    {"table", takes_table, prepare_table, nullptr, false, false, false, true},
-    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, true, true, false, true}};
-constexpr Kernel<MoveProblem> move[] = {
-    {"copies", detail::is_movable, prepare_move, nullptr, false, false, false, true}};
+    {"table", takes_table, prepare_table, nullptr, reads::codes | reads::table},
+    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, reads::slices | reads::strides | reads::codes}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", detail::is_movable, prepare_move, nullptr, reads::codes}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"blocks", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm},
-                                        {"pixels", takes_norm_of_pixels, prepare_norm_of_pixels}};
+constexpr Kernel<NormProblem> norm[] = {
+    {"rows", takes_norm, prepare_norm, nullptr, reads::chain | reads::operands},
+    {"pixels", takes_norm_of_pixels, prepare_norm_of_pixels, nullptr, reads::chain | reads::operands}};
 
 }  // namespace
 

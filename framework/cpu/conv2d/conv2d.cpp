@@ -23,9 +23,7 @@ using cpu::bf16::Unit;
 using detail::floats;
 using detail::make_operator;
 
-bool takes(const ConvProblem& problem, const Preparation& p) {
-  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple() && !problem.scaled;
-}
+bool takes(const ConvProblem&, const Preparation& p) { return p.is_plain() && p.precision == Precision::fp32; }
 
 /// The parameters are shared with the module: several plans use one copy.
 cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
@@ -71,9 +69,8 @@ constexpr Format planes = {DType::f32, Layout::nchw}, pixels = {DType::f32, Layo
 
 /// The images that a network is given are nchw; the layers after the first want channels last.
 bool takes_planes(const ConvProblem& problem, const Preparation& p) {
-  if (takes(problem, p)) return true;
-  return p.precision == Precision::fp32 && !problem.scaled && problem.epilogue.is_residual() &&
-         !problem.epilogue.reads_operands() && p.input().format == planes && p.output().format == pixels;
+  if (takes(problem, p)) return problem.epilogue.is_simple();
+  return p.precision == Precision::fp32 && p.input().format == planes && p.output().format == pixels;
 }
 
 std::unique_ptr<Operator> prepare_planes(const ConvProblem& problem, const Preparation& p) {
@@ -113,30 +110,35 @@ std::unique_ptr<Operator> prepare_code_lanes(const ConvProblem& problem, const P
   return cpu::prepare_lanes(p.input().format.dtype, problem, p);
 }
 
-constexpr bool codes = true;
+constexpr Features of_element = reads::chain | reads::operands, slices = reads::slices,
+                   of_sums = reads::codes | reads::chain | reads::float_bias | reads::sums | reads::sum_codes;
 
 constexpr Kernel<ConvProblem> table[] = {
-    {"lanes", with<cpu::takes_lanes, DType::f32>, with<cpu::prepare_lanes, DType::f32>, cpu::preference::lanes, true},
-    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, true, false, true},
-    {"planes", takes_planes, prepare_planes},
+    {"lanes", with<cpu::takes_lanes, DType::f32>, with<cpu::prepare_lanes, DType::f32>, cpu::preference::lanes,
+     slices | of_element},
+    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, slices | of_element | reads::scaled, true},
+    {"planes", takes_planes, prepare_planes, nullptr, reads::chain},
     {"eigen", takes, prepare_eigen},
     {"direct", takes, prepare_direct},
-    {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled, true},
-    {"bf16_lanes", with<cpu::takes_lanes, DType::bf16>, with<cpu::prepare_lanes, DType::bf16>, nullptr, true},
+    {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled,
+     slices | reads::chain | reads::pool},
+    {"bf16_lanes", with<cpu::takes_lanes, DType::bf16>, with<cpu::prepare_lanes, DType::bf16>, nullptr,
+     slices | of_element},
     {"bf16_amx", with<cpu::bf16::takes, Unit::amx>, with<cpu::bf16::prepare, Unit::amx>, cpu::preference::bf16_tiles,
-     true, false, true},
+     slices | of_element | reads::scaled, true},
     {"bf16_dot", with<cpu::bf16::takes, Unit::dot>, with<cpu::bf16::prepare, Unit::dot>, cpu::preference::bf16_tiles,
-     true, false, true},
+     slices | of_element | reads::scaled, true},
     {"bf16_fma", with<cpu::bf16::takes, Unit::multiply_add>, with<cpu::bf16::prepare, Unit::multiply_add>,
-     cpu::preference::bf16_tiles, true, false, true},
-    {"int8_lanes", takes_code_lanes, prepare_code_lanes, nullptr, false, false, false, codes},
-    {"int8_amx", with<cpu::int8::takes, Unit::amx>, with<cpu::int8::prepare, Unit::amx>, nullptr, true, false, false,
-     codes},
-    {"int8_dot", with<cpu::int8::takes, Unit::dot>, with<cpu::int8::prepare, Unit::dot>, nullptr, true, false, false,
-     codes},
+     cpu::preference::bf16_tiles, slices | of_element | reads::scaled, true},
+    {"int8_lanes", takes_code_lanes, prepare_code_lanes, nullptr, of_sums},
+    {"int8_amx", with<cpu::int8::takes, Unit::amx>, with<cpu::int8::prepare, Unit::amx>, nullptr,
+     slices | of_sums | reads::operands},
+    {"int8_dot", with<cpu::int8::takes, Unit::dot>, with<cpu::int8::prepare, Unit::dot>, nullptr,
+     slices | of_sums | reads::operands},
     {"int8_fma", with<cpu::int8::takes, Unit::multiply_add>, with<cpu::int8::prepare, Unit::multiply_add>, nullptr,
-     true, false, false, codes},
-    {"int8_direct", cpu::int8::takes_direct, cpu::int8::prepare_direct, nullptr, true, false, false, codes}};
+     slices | of_sums | reads::operands},
+    {"int8_direct", cpu::int8::takes_direct, cpu::int8::prepare_direct, nullptr,
+     slices | of_sums | reads::zero_points}};
 
 }  // namespace
 
@@ -148,9 +150,10 @@ std::span<const Kernel<ConvProblem>> Kernels<ConvProblem>::cpu() {
 template <>
 std::span<const Kernel<ConvPairProblem>> Kernels<ConvPairProblem>::cpu() {
   static constexpr Kernel<ConvPairProblem> pairs[] = {
-      {"pair", with<cpu::takes_pair, DType::f32>, with<cpu::prepare_pair, DType::f32>, cpu::preference::pair, true},
+      {"pair", with<cpu::takes_pair, DType::f32>, with<cpu::prepare_pair, DType::f32>, cpu::preference::pair,
+       slices | reads::chain | reads::behind(reads::chain)},
       {"bf16_pair", with<cpu::takes_pair, DType::bf16>, with<cpu::prepare_pair, DType::bf16>,
-       cpu::preference::bf16_pair, true}};
+       cpu::preference::bf16_pair, slices | reads::chain | reads::behind(reads::chain)}};
   return pairs;
 }
 

@@ -115,7 +115,7 @@ std::unique_ptr<Operator> make_pair(Leader first, Follower second, const Bands& 
 /// Whether there is an engine for the convolution.
 bool begins_bf16_pair(const ConvProblem& first, const Preparation& p) {
   const ConvGeometry& g = first.geometry;
-  if (p.inputs.size() != 1 || first.scaled || g.groups != 1 || g.out_width < least_width) return false;
+  if (p.inputs.size() != 1 || g.groups != 1 || g.out_width < least_width) return false;
   if (p.output().is_slice() || p.output().format != narrow) return false;
   const View between = output_of(g, DType::bf16);
   Preparation alone = p;
@@ -154,8 +154,7 @@ std::unique_ptr<Operator> prepare_bf16_pair(const ConvProblem& problem, Follower
 bool begins_f32_pair(const ConvProblem& first, const Preparation& p) {
   const ConvGeometry& g = first.geometry;
   constexpr Format format = {DType::f32, Layout::nhwc};
-  return p.inputs.size() == 1 && p.precision == Precision::fp32 && !first.scaled && bf16::pixelwise(g) &&
-         g.groups == 1 && first.epilogue.is_residual() && !first.epilogue.reads_operands() &&
+  return p.inputs.size() == 1 && p.precision == Precision::fp32 && bf16::pixelwise(g) && g.groups == 1 &&
          p.input().format == format && p.output().format == format && !p.output().is_slice() &&
          g.batch * g.out_pixels() <= std::numeric_limits<int>::max();
 }

@@ -78,9 +78,7 @@ Tensor narrowed(const Tensor& weight, DType type) {
   return result;
 }
 
-bool takes(const LinearProblem& problem, const Preparation& p) {
-  return p.is_plain() && p.precision == Precision::fp32 && problem.epilogue.is_simple();
-}
+bool takes(const LinearProblem&, const Preparation& p) { return p.is_plain() && p.precision == Precision::fp32; }
 
 std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparation& p) {
   const DType type = p.linear_weights;
@@ -124,10 +122,11 @@ bool product_pays(const LinearProblem& problem, const Preparation& p) {
 }
 
 constexpr Kernel<LinearProblem> table[] = {
-    {"product", takes_product, detail::prepare_by_convolution, product_pays},
+    {"product", takes_product, detail::prepare_by_convolution, product_pays, reads::chain | reads::operands},
     {"dot", takes, prepare},
-    {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear},
-    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr, false, false, false, true}};
+    {"bf16", cpu::takes_bf16_linear, cpu::prepare_bf16_linear, nullptr, reads::chain | reads::operands},
+    {"int8", detail::is_eight_bits, detail::prepare_by_convolution, nullptr,
+     reads::codes | reads::chain | reads::zero_points | reads::float_bias | reads::sums | reads::sum_codes}};
 
 }  // namespace
 

@@ -124,8 +124,8 @@ constexpr Kernel<MatMulProblem> matmul[] = {{"dot", takes_matmul_dot, prepare_ma
                                             {"bf16", takes_bf16_matmul, prepare_matmul<bfloat16>},
                                             {"loops", takes_matmul_loops, prepare_matmul_loops}};
 constexpr Kernel<AttentionProblem> attention[] = {
-    {.name = "online", .takes = takes_attention<float>, .prepare = prepare_attention<float>, .strided = true},
-    {.name = "bf16", .takes = takes_attention<bfloat16>, .prepare = prepare_attention<bfloat16>, .strided = true}};
+    {"online", takes_attention<float>, prepare_attention<float>, nullptr, reads::strides},
+    {"bf16", takes_attention<bfloat16>, prepare_attention<bfloat16>, nullptr, reads::strides}};
 
 }  // namespace
 

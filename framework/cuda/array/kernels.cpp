@@ -18,14 +18,14 @@ bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
 }
 
 constexpr Kernel<PointwiseProblem> functions[] = {
-    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, true, true},
-    {"table", takes_table, prepare_table, nullptr, false, false, false, true},
-    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, false, false, false, true}};
+    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, reads::slices | reads::strides},
+    {"table", takes_table, prepare_table, nullptr, reads::codes | reads::table},
+    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, reads::codes}};
 constexpr Kernel<ConcatProblem> concat[] = {
-    {"rows", detail::joins_rows, prepare_concat, nullptr, true, false, false, true}};
-constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, true, false, false, true}};
+    {"rows", detail::joins_rows, prepare_concat, nullptr, reads::slices | reads::codes}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, false, false, false, true},
+constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, reads::codes},
                                         {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays}};
 
 }  // namespace

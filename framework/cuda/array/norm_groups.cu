@@ -185,8 +185,8 @@ bool takes_norm_of_groups(const NormProblem& problem, const Preparation& p) {
   if (p.input().format.layout != Layout::nhwc || !is_activation(dtype) || !detail::is_of_groups(problem, p))
     return false;
   const std::int64_t channels = p.input().shape[1], size = 16 / static_cast<std::int64_t>(size_of(dtype));
-  return problem.kind <= NormKind::root_mean_square && problem.epilogue.is_simple() && channels % size == 0 &&
-         channels / size <= threads && p.input().alignment % 16 == 0 && p.output().alignment % 16 == 0;
+  return problem.kind <= NormKind::root_mean_square && channels % size == 0 && channels / size <= threads &&
+         p.input().alignment % 16 == 0 && p.output().alignment % 16 == 0;
 }
 
 /// Two launches are longer than the one of planes and the turns around it until there is something to do.

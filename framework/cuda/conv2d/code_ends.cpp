@@ -9,8 +9,7 @@ namespace lamina::cuda::eight_bits {
 bool ends_in_codes(const ConvProblem& problem, const Preparation& p) {
   using namespace lamina::detail;
   const EightBitWeights& eight = problem.eight;
-  if (eight.zero_point.defined() || (problem.bias.defined() && !eight.bias.defined()) || !is_code(p.output()))
-    return false;
+  if (!is_code(p.output())) return false;
   if (!is_sum_of_eight_bits(problem, p)) return is_eight_bits_and_table(problem, p);
   return operands_fit(p) && Rounding(p.output()).inverse != 0 &&
          std::max(eight.codes.scale, p.inputs[1].quantization.scale) < 1e15f;

@@ -21,39 +21,48 @@ namespace {
 
 using namespace cuda;
 
-constexpr bool codes = true;
-
 /// Plain loops take the place of no kernel that leaves codes and of what reads them.
 bool leaves_codes(const ConvProblem& problem, const Preparation&) { return !problem.eight.codes.defined(); }
 
+constexpr Features of_element = reads::chain | reads::operands, slices = reads::slices,
+                   of_codes = reads::codes | reads::chain | reads::sum_codes,
+                   of_pair = reads::chain | reads::sum_codes | reads::table;
+
 constexpr Kernel<ConvProblem> table[] = {
-    {"stem", stem::takes, stem::prepare, preference::stem},
-    {"first_layer", first_layer::takes, first_layer::prepare, nullptr, true},
-    {"narrow", narrow::takes, narrow::prepare, preference::narrow, true, false, false, codes},
-    {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays, true},
-    {"depthwise", depthwise::takes, depthwise::prepare},
-    {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, true},
-    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, true},
+    {"stem", stem::takes, stem::prepare, preference::stem, reads::chain},
+    {"first_layer", first_layer::takes, first_layer::prepare, nullptr, slices | reads::chain | reads::pool},
+    {"narrow", narrow::takes, narrow::prepare, preference::narrow,
+     slices | of_codes | reads::operands | reads::table | reads::scaled | reads::product},
+    {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays,
+     slices | of_element | reads::pool},
+    {"depthwise", depthwise::takes, depthwise::prepare, nullptr, of_element},
+    {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, slices | of_element},
+    {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, slices | of_element},
     {"tiled", ladder::takes, ladder::prepare_tiled},
     {"im2col", ladder::im2col_takes, ladder::prepare_im2col},
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
     {"direct_padded", ladder::takes, ladder::prepare_padded},
     {"direct", ladder::takes, ladder::prepare_direct},
-    {"int8_stem", stem::codes::takes, stem::codes::prepare, nullptr, false, false, false, codes},
-    {"int8_depthwise", depthwise::takes_codes, depthwise::prepare_codes, nullptr, false, false, false, codes},
-    {"int8_mma", mma::resident::takes_codes, mma::resident::prepare, preference::int8_mma, true, false, false, codes},
-    {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr, true, false, false, codes},
-    {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, leaves_codes, true, false, false, codes}};
+    {"int8_stem", stem::codes::takes, stem::codes::prepare, nullptr,
+     of_codes | reads::table | reads::pool | reads::rounding},
+    {"int8_depthwise", depthwise::takes_codes, depthwise::prepare_codes, nullptr,
+     of_codes | reads::table | reads::float_bias},
+    {"int8_mma", mma::resident::takes_codes, mma::resident::prepare, preference::int8_mma,
+     slices | of_codes | reads::operands | reads::table},
+    {"int8_wgmma", channels_last::takes_codes, channels_last::prepare_codes, nullptr,
+     slices | of_codes | reads::operands | reads::table | reads::float_bias | reads::sums},
+    {"int8_direct", eight_bits::takes_direct, eight_bits::prepare_direct, leaves_codes,
+     slices | of_codes | reads::float_bias | reads::zero_points | reads::sums}};
 
-constexpr Kernel<ConvSumProblem> sums[] = {
-    {"channels_last", channels_last::takes_sum, channels_last::prepare_sum, channels_last::pays_sum}};
+constexpr Kernel<ConvSumProblem> sums[] = {{"channels_last", channels_last::takes_sum, channels_last::prepare_sum,
+                                            channels_last::pays_sum, reads::chain | reads::pool}};
 
-constexpr Kernel<BottleneckProblem> bottlenecks[] = {{"channels_last", channels_last::bottleneck::takes,
-                                                      channels_last::bottleneck::prepare,
-                                                      channels_last::bottleneck::pays}};
+constexpr Kernel<BottleneckProblem> bottlenecks[] = {
+    {"channels_last", channels_last::bottleneck::takes, channels_last::bottleneck::prepare,
+     channels_last::bottleneck::pays, of_element | reads::behind(reads::chain)}};
 
-constexpr Kernel<ConvPairProblem> pairs[] = {
-    {"depthwise", depthwise::takes_pair, depthwise::prepare_pair, depthwise::pays_pair, false, false, false, codes}};
+constexpr Kernel<ConvPairProblem> pairs[] = {{"depthwise", depthwise::takes_pair, depthwise::prepare_pair,
+                                              depthwise::pays_pair, reads::codes | of_pair | reads::behind(of_pair)}};
 
 }  // namespace
 

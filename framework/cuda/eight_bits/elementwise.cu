@@ -204,8 +204,8 @@ bool reads_codes(const Preparation& p) {
          to.shape.numel() < std::int64_t{1} << 31;
 }
 
-bool takes_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
-  return reads_codes(p) && problem.epilogue.is_simple() && !p.output().is_slice();
+bool takes_affine_of_codes(const AffineProblem&, const Preparation& p) {
+  return reads_codes(p) && !p.output().is_slice();
 }
 
 std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {

@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(code_threads) code_rows_kernel(const __grid_co
 
 bool linear_code_rows_take(const LinearProblem& problem, const Preparation& p) {
   const LinearAsConvolution conv(problem, p);
-  return lamina::detail::are_rows_in_order(p) && !problem.eight.zero_point.defined() && problem.in % 8 == 0 &&
-         p.input().alignment % 16 == 0 && problem.out <= linear_max_code_outputs &&
+  return lamina::detail::are_rows_in_order(p) && problem.in % 8 == 0 && p.input().alignment % 16 == 0 &&
+         problem.out <= linear_max_code_outputs &&
          lamina::detail::is_eight_bits_and_table(conv.problem, conv.preparation);
 }
 

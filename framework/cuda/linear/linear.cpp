@@ -40,8 +40,7 @@ bool rows_pay(const LinearProblem& problem, const Preparation& p) {
 }
 
 bool rows_take(const LinearProblem& problem, const Preparation& p) {
-  return is_short(problem.epilogue, p.output().format.dtype) && !problem.epilogue.pool && linear_formats_fit(p) &&
-         problem.in <= linear_max_terms;
+  return is_short(problem.epilogue, p.output().format.dtype) && linear_formats_fit(p) && problem.in <= linear_max_terms;
 }
 
 /// Many rows: products by cuBLAS. In fp32 they are cut along `in` as the precision contract needs, see product_depth.
@@ -99,9 +98,9 @@ std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Pr
       });
 }
 
-bool product_takes(const LinearProblem& problem, const Preparation& p) {
+bool product_takes(const LinearProblem&, const Preparation& p) {
   // Which of its kernels cuBLAS takes, and how that adds, follows the number of rows.
-  if (!problem.epilogue.is_simple() || !linear_formats_fit(p) || p.batch_invariant) return false;
+  if (!linear_formats_fit(p) || p.batch_invariant) return false;
   // Whether the library is there is no property of the device; it is looked for when nothing else pays.
   try {
     (void)Cublas::on_device(p.device.device.index);
@@ -156,17 +155,22 @@ bool code_rows_pay(const LinearProblem& problem, const Preparation& p) {
          (problem.eight.codes.defined() && !problem.eight.table && !p.device.wgmma);
 }
 
+constexpr Features of_element = reads::chain | reads::operands, of_codes = reads::codes | reads::chain |
+                                                                           reads::sum_codes | reads::table |
+                                                                           reads::float_bias | reads::sums;
+
 constexpr Kernel<LinearProblem> table[] = {
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
     {"mma", convolution_takes<mma::resident::takes>, prepare_convolution<mma::resident::prepare>,
-     convolution_pays<narrow, preference::mma>},
-    {"channels_last", convolution_takes<channels_last::takes>, prepare_convolution<channels_last::prepare>, many_rows},
+     convolution_pays<narrow, preference::mma>, of_element},
+    {"channels_last", convolution_takes<channels_last::takes>, prepare_convolution<channels_last::prepare>, many_rows,
+     of_element},
     {"implicit_gemm", convolution_takes<mma::gathered::takes>, prepare_convolution<mma::gathered::prepare>,
-     convolution_pays<many_rows, preference::implicit_gemm>},
-    {"rows", rows_take, prepare_linear_rows, rows_pay},
+     convolution_pays<many_rows, preference::implicit_gemm>, of_element},
+    {"rows", rows_take, prepare_linear_rows, rows_pay, reads::chain},
     {"cublas", product_takes, prepare_product, many_rows},
-    {"int8_rows", linear_code_rows_take, prepare_linear_code_rows, code_rows_pay, false, false, false, true},
-    {"int8", codes_take, detail::prepare_by_convolution, nullptr, false, false, false, true}};
+    {"int8_rows", linear_code_rows_take, prepare_linear_code_rows, code_rows_pay, of_codes},
+    {"int8", codes_take, detail::prepare_by_convolution, nullptr, of_codes | reads::operands | reads::zero_points}};
 
 }  // namespace
 }  // namespace lamina::cuda

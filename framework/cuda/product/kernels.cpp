@@ -12,13 +12,9 @@ constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};
 constexpr Kernel<AttentionProblem> attention[] = {
-    {.name = "split",
-     .takes = takes_attention_split,
-     .prepare = prepare_attention_split,
-     .pays = attention_split_pays,
-     .strided = true},
-    {.name = "mma", .takes = takes_attention_mma, .prepare = prepare_attention_mma, .strided = true},
-    {.name = "online", .takes = takes_attention, .prepare = prepare_attention, .strided = true}};
+    {"split", takes_attention_split, prepare_attention_split, attention_split_pays, reads::strides},
+    {"mma", takes_attention_mma, prepare_attention_mma, nullptr, reads::strides},
+    {"online", takes_attention, prepare_attention, nullptr, reads::strides}};
 
 }  // namespace
 

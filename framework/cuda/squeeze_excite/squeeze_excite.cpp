@@ -126,8 +126,7 @@ std::vector<float> numbers_of(const NormProblem& norm) {
 }
 
 bool is_layer(const ConvProblem& problem, const Preparation& p) {
-  return problem.geometry.groups == 1 && !problem.scaled && !problem.epilogue.reads_operands() &&
-         finish_takes(problem.epilogue, p);
+  return problem.geometry.groups == 1 && finish_takes(problem.epilogue, p);
 }
 
 /// A lane's sum is a whole number of f32, as a channel's is.
@@ -137,9 +136,8 @@ bool are_code_layers(const SqueezeExciteProblem& problem, const Preparation& p) 
   const Arguments args = arguments_of(problem, p.input());
   const CodeLayers layers(problem, p);
   const auto is_one = [](const ConvProblem& layer, const Preparation& of, int lane_terms) {
-    const EightBitWeights& eight = layer.eight;
     return is_eight_bits_and_table(layer, of) && is_code(of.output()) && layer.geometry.groups == 1 &&
-           !eight.zero_point.defined() && (eight.bias.defined() || !layer.bias.defined()) && lane_terms * most < exact;
+           lane_terms * most < exact;
   };
   return is_code(p.input()) && is_code(p.output()) == problem.multiplies && args.pixels * std::int64_t{255} < exact &&
          Rounding(layers.means).inverse != 0 && is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&
@@ -229,9 +227,10 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
 
 template <>
 std::span<const Kernel<SqueezeExciteProblem>> Kernels<SqueezeExciteProblem>::cuda() {
+  constexpr Features layer = reads::chain | reads::sum_codes | reads::table;
   static constexpr Kernel<SqueezeExciteProblem> table[] = {{"squeeze_excite", cuda::squeeze_excite::takes,
                                                             cuda::squeeze_excite::prepare, cuda::squeeze_excite::pays,
-                                                            false, false, false, true}};
+                                                            reads::codes | layer | reads::behind(layer)}};
   return table;
 }
 

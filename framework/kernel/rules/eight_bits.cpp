@@ -38,7 +38,7 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
 
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.table || problem.scaled || p.inputs.size() != 1 || !is_code(p.input())) return false;
+  if (!eight.defined() || eight.table || p.inputs.size() != 1 || !is_code(p.input())) return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
   const View& output = p.output();
   if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;

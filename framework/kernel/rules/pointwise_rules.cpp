@@ -17,7 +17,6 @@ bool is_computable(const PointwiseProblem& problem, const Preparation& p) {
   const DType t = problem.compute;
   if (t != DType::f32 && t != DType::f64 && t != DType::i64 && t != DType::u64) return false;
   if (p.inputs.empty() || p.outputs.size() != 1) return false;
-  if (problem.table != nullptr && !is_code_table(problem, p)) return false;
   const auto inputs = static_cast<int>(p.inputs.size());
   const auto computable = [&](const PointwiseStep& step) {
     return applies(step.function, t) && step.operand < inputs && step.second < inputs;

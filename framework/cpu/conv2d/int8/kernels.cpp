@@ -164,7 +164,6 @@ bool turns(const View& output) {
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   if (!detail::is_eight_bits(problem, p) && !adds(problem, p)) return false;
-  if (problem.eight.zero_point.defined()) return false;
   if (!bf16::has_unit(p.device, unit, p.input().format.dtype)) return false;
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();

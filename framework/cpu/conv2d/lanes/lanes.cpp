@@ -268,11 +268,10 @@ bool takes_lanes(DType input, const ConvProblem& problem, const Preparation& p) 
   if (is_code(input)) {
     const View &from = p.input(), &to = p.output();
     return detail::is_eight_bits(problem, p) && g.reduction() <= most_exact_terms &&
-           !problem.eight.zero_point.defined() && from.format == Format{input, Layout::nhwc} &&
-           to.format.layout == Layout::nhwc && !p.has_slices();
+           from.format == Format{input, Layout::nhwc} && to.format.layout == Layout::nhwc;
   }
   if (p.precision != (input == DType::bf16 ? Precision::bf16 : Precision::fp32)) return false;
-  if (problem.scaled || !problem.epilogue.is_residual()) return false;
+  if (!problem.epilogue.is_residual()) return false;
   const View& output = p.output();
   if (p.input().format != Format{input, Layout::nhwc}) return false;
   if (output.format != p.input().format && output.format != Format{DType::f32, Layout::nhwc}) return false;

@@ -277,7 +277,7 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
            output.alignment % 16 == 0 && others.alignment % 16 == 0 && takes_codes(alone.problem, alone.preparation);
   }
   const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) && !problem.eight.zero_point.defined() &&
+  return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) &&
          (g.groups == 1 || source_of(problem, p) != Source::rows) && g.out_channels % 2 == 0 &&
          p.output().pixel_pitch() % 2 == 0 && p.output().alignment % 8 == 0 &&
          lamina::detail::is_channels_last(p.input()) && lamina::detail::is_channels_last(p.output()) &&

@@ -74,8 +74,8 @@ bool takes_windows(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   Epilogue epilogue = problem.epilogue;
   epilogue.pool.reset();
-  return p.device.wgmma && finish_takes(epilogue, p) && addition_fits(epilogue, p) && !problem.scaled &&
-         formats_fit(g, p) && g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= max_pixels &&
+  return p.device.wgmma && finish_takes(epilogue, p) && addition_fits(epilogue, p) && formats_fit(g, p) &&
+         g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= max_pixels &&
          (!problem.epilogue.pool || pooling_fits(problem, p));
 }
 
@@ -107,9 +107,8 @@ bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;
   Preparation first = p, second = p;
   first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
-  return !problem.first.epilogue.reads_operands() && takes_windows(problem.first, first) &&
-         problem.second.groups == 1 && formats_fit(problem.second, second) && expressible(problem.second) &&
-         problem.second.batch == problem.first.geometry.batch;
+  return takes_windows(problem.first, first) && problem.second.groups == 1 && formats_fit(problem.second, second) &&
+         expressible(problem.second) && problem.second.batch == problem.first.geometry.batch;
 }
 
 }  // namespace lamina::cuda::channels_last

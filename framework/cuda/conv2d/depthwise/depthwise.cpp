@@ -193,8 +193,8 @@ bool is_square(const ConvGeometry& g) {
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const DType type = storage_type(p.precision);
-  return is_depthwise(g) && finish_takes(problem.epilogue, p) && !problem.scaled &&
-         fits(p.input(), g.in_pixels(), type) && fits(p.output(), g.out_pixels(), type);
+  return is_depthwise(g) && finish_takes(problem.epilogue, p) && fits(p.input(), g.in_pixels(), type) &&
+         fits(p.output(), g.out_pixels(), type);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
@@ -209,8 +209,8 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const auto nhwc = [](const View& view) { return view.format.layout == Layout::nhwc && !view.is_slice(); };
-  if (!is_depthwise(g) || !is_eight_bits_and_table(problem, p) || problem.eight.zero_point.defined() ||
-      problem.eight.whole || !nhwc(p.input()) || !nhwc(p.output()) || choose(problem, p).blocks == 0) {
+  if (!is_depthwise(g) || !is_eight_bits_and_table(problem, p) || !nhwc(p.input()) || !nhwc(p.output()) ||
+      choose(problem, p).blocks == 0) {
     return false;
   }
   const CodesAlone alone(problem, p);
@@ -244,9 +244,7 @@ bool takes_code_pair(const ConvPairProblem& problem, const Preparation& p) {
   const CodePair pair(problem, p);
   if (p.device.architecture < 80 || p.inputs.size() != 1 || !is_pointwise(a) || !is_depthwise(b) || !is_square(b) ||
       a.in_channels % 4 != 0 || !fits(input, a.in_pixels(), input.format.dtype) ||
-      !fits(output, b.out_pixels(), input.format.dtype) || !pair.are_eight_bits(problem) ||
-      problem.first.eight.zero_point.defined() || problem.second.eight.zero_point.defined() ||
-      problem.second.eight.whole) {
+      !fits(output, b.out_pixels(), input.format.dtype) || !pair.are_eight_bits(problem)) {
     return false;
   }
   const CodeEnds ends(problem, p);
@@ -257,11 +255,10 @@ bool takes_pair(const ConvPairProblem& problem, const Preparation& p) {
   if (problem.between.defined()) return takes_code_pair(problem, p);
   const ConvGeometry &a = problem.first.geometry, &b = problem.second.geometry;
   const DType type = storage_type(p.precision);
-  return p.device.architecture >= 80 && size_of(type) == 2 && p.inputs.size() == 1 && !problem.first.scaled &&
-         !problem.second.scaled && is_pointwise(a) && is_depthwise(b) && is_square(b) && a.in_channels % 2 == 0 &&
-         !problem.first.epilogue.pool && is_short(problem.first.epilogue, type) &&
-         !problem.second.epilogue.reads_operands() && finish_takes(problem.second.epilogue, p) &&
-         fits(p.input(), a.in_pixels(), type) && fits(p.output(), b.out_pixels(), type) && keep(choose(problem, p), p);
+  return p.device.architecture >= 80 && size_of(type) == 2 && p.inputs.size() == 1 && is_pointwise(a) &&
+         is_depthwise(b) && is_square(b) && a.in_channels % 2 == 0 && is_short(problem.first.epilogue, type) &&
+         finish_takes(problem.second.epilogue, p) && fits(p.input(), a.in_pixels(), type) &&
+         fits(p.output(), b.out_pixels(), type) && keep(choose(problem, p), p);
 }
 
 bool pays_pair(const ConvPairProblem& problem, const Preparation& p) {

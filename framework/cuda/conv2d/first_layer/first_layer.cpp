@@ -34,7 +34,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
     return view.format.dtype == DType::f32 || view.format.dtype == storage_type(p.precision);
   };
   if (!p.device.wgmma || !stored(p.input()) || !stored(p.output()) || !slices_fit(problem, p)) return false;
-  if (!is_short(problem.epilogue, p.output().format.dtype) || problem.scaled || !expressible(problem.geometry)) {
+  if (!is_short(problem.epilogue, p.output().format.dtype) || !expressible(problem.geometry)) {
     return false;
   }
   if (problem.epilogue.pool && !poolable(problem, p)) return false;

@@ -187,9 +187,8 @@ class Im2col final : public Operator {
 
 }  // namespace
 
-bool im2col_takes(const ConvProblem& problem, const Preparation& p) {
-  return p.is_plain() && (p.precision == Precision::fp32 || p.precision == Precision::tf32) &&
-         problem.epilogue.is_simple() && !problem.scaled;
+bool im2col_takes(const ConvProblem&, const Preparation& p) {
+  return p.is_plain() && (p.precision == Precision::fp32 || p.precision == Precision::tf32);
 }
 
 std::unique_ptr<Operator> prepare_im2col(const ConvProblem& problem, const Preparation& preparation) {

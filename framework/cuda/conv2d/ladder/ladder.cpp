@@ -88,10 +88,10 @@ std::string describe(const ConvGeometry& g, const TiledPlan& plan) {
 
 }  // namespace
 
-bool takes(const ConvProblem& problem, const Preparation& p) {
+bool takes(const ConvProblem&, const Preparation& p) {
   // A GPU without the tensor cores that the other kernels need does not round what it multiplies, in any precision.
   const bool exact = p.precision == Precision::fp32 || p.device.architecture < 80;
-  return p.is_plain() && exact && problem.epilogue.is_simple() && !problem.scaled;
+  return p.is_plain() && exact;
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation& p) {

@@ -129,8 +129,8 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const bool rounds = problem.eight.input.defined();
   const Middle middle(problem, p);
   if (p.device.architecture < 80 || !lamina::detail::is_eight_bits_and_table(middle.problem, middle.preparation) ||
-      problem.eight.zero_point.defined() || g.groups != 1 || g.in_channels > max_channels || g.dilation_height != 1 ||
-      g.dilation_width != 1 || g.out_channels % 8 != 0 || kernel_for(g, pool.has_value()) == nullptr) {
+      g.groups != 1 || g.in_channels > max_channels || g.dilation_height != 1 || g.dilation_width != 1 ||
+      g.out_channels % 8 != 0 || kernel_for(g, pool.has_value()) == nullptr) {
     return false;
   }
   if (pool && (problem.eight.table || !is_known(*pool))) return false;  // a table need not be monotone
@@ -140,7 +140,6 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   return (rounds ? in.format == Format{} : lamina::detail::is_channels_last(in) || in.format.layout == Layout::nchw) &&
          (lamina::detail::is_channels_last(in) || !in.is_slice()) && !in.is_strided() && lamina::detail::is_code(out) &&
          lamina::detail::is_channels_last(out) && out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 &&
-         (!problem.bias.defined() || problem.eight.bias.defined()) &&
          fill(args, problem, middle, p) < std::numeric_limits<int>::max() &&
          shared_bytes(args) <= p.device.shared_bytes / 2;
 }

@@ -73,10 +73,10 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const Format in = p.input().format;
   return p.device.architecture >= 80 && size_of(type) == 2 && g.groups == 1 && g.in_channels <= max_channels &&
          g.kernel_height == kernel_side && g.kernel_width == kernel_side && g.stride_height == stride &&
-         g.stride_width == stride && g.dilation_height == 1 && g.dilation_width == 1 && !problem.scaled &&
-         !problem.epilogue.pool && is_short(problem.epilogue, type) && p.inputs.size() == 1 &&
-         in.layout == Layout::nchw && instance_for(g.out_channels, in.dtype, type) &&
-         p.output().format == Format{type, Layout::nhwc} && p.output().alignment % 16 == 0 &&
+         g.stride_width == stride && g.dilation_height == 1 && g.dilation_width == 1 &&
+         is_short(problem.epilogue, type) && p.inputs.size() == 1 && in.layout == Layout::nchw &&
+         instance_for(g.out_channels, in.dtype, type) && p.output().format == Format{type, Layout::nhwc} &&
+         p.output().alignment % 16 == 0 &&
          g.batch * g.out_pixels() < std::numeric_limits<int>::max() / std::max(64, g.out_channels);
 }
 

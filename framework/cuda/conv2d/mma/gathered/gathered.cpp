@@ -83,7 +83,7 @@ struct Gathered {
 
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && !problem.scaled && formats_fit(g, p) &&
+  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && formats_fit(g, p) &&
          g.kernel_height <= max_kernel && g.kernel_width <= max_kernel &&
          product_of(g, p).images_per_launch(p.workspace_limit) > 0;
 }

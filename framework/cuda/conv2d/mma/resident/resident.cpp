@@ -32,8 +32,8 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const auto fit = [&](const View& view, std::int64_t pixels) {
     return view.format.dtype == storage_type(p.precision) && (view.format.layout == Layout::nhwc || pixels == 1);
   };
-  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && !problem.scaled &&
-         fit(p.input(), g.in_pixels()) && fit(p.output(), g.out_pixels()) && slices_fit(p) && keep(choose(g, p), p);
+  return p.device.architecture >= 80 && finish_takes(problem.epilogue, p) && fit(p.input(), g.in_pixels()) &&
+         fit(p.output(), g.out_pixels()) && slices_fit(p) && keep(choose(g, p), p);
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
