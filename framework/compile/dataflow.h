@@ -14,6 +14,12 @@
 
 namespace lamina::detail {
 
+/// Extent of a dimension, as Shape's []; -1 where there is none: values that a pass looks at have any rank.
+inline std::int64_t extent_of(const Shape& shape, int dim) {
+  const auto rank = static_cast<int>(shape.rank());
+  return dim < rank && dim >= -rank ? shape[dim] : -1;
+}
+
 /// Who computes and who reads each value of a Program, kept right while a pass changes it: what all passes that look
 /// past single operations work on. An operation that is not needed any more has no module until `finish`.
 class Dataflow {
@@ -27,6 +33,7 @@ class Dataflow {
   Operation& operation(int i) { return program_.operations[index(i)]; }
   const Operation& operation(int i) const { return program_.operations[index(i)]; }
   const Shape& shape(int value) const { return program_.value(value).shape; }
+  std::int64_t extent(int value, int dim) const { return extent_of(shape(value), dim); }
   std::vector<Shape> shapes(const std::vector<int>& values) const;
 
   /// The operations that read a value, in order, `none` for the caller. One that reads it twice is there twice.

@@ -67,9 +67,10 @@ class Strider : Dataflow {
     std::int64_t first = 0;
   };
 
-  /// Puts a value where it lies in another, if all `users` can step so.
+  /// Puts a value where it lies in another, if all `users` can step so. One without dimensions has no strides, and so
+  /// would be taken for a slice.
   bool place(int value, const Place& at, const std::multiset<int>& users) {
-    if (fixed_[index(value)] || users.empty()) return false;
+    if (fixed_[index(value)] || users.empty() || shape(value).rank() == 0) return false;
     Program::Value& v = program_.value(value);
     const auto put = [&](const Place& to) {
       v.whole = to.whole, v.first_channel = to.first_channel, v.strides = to.strides, v.first = to.first;

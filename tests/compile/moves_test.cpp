@@ -8,6 +8,7 @@
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
 #include "support/networks.h"
+#include "support/run_problem.h"
 
 namespace lamina::test {
 namespace {
@@ -231,6 +232,26 @@ TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
     EXPECT_EQ(convolutions, c.convolutions);
     EXPECT_EQ(apart, c.convolutions == 0);
     expect_same(g, {random_tensor({images, channels, side, side}, 46)});
+  }
+}
+
+/// Values without dimensions: they are taken out of others, and no pass asks for a dimension of theirs.
+TEST(Moves, OfOneElement) {
+  for (const bool through_rows : {false, true}) {
+    Graph g;
+    Value x = g.input("x", {2, 3});
+    const auto number = [&](std::int64_t place) { return constant(g, Tensor::from(std::vector{place}, Shape{})); };
+    if (through_rows) {
+      x = op(g, "Gather", {reshaped(g, op(g, "Relu", {transposed(g, x, {1, 0})}), {6}), number(4)});
+    } else {
+      x = op(g, "Gather", {op(g, "Gather", {x, number(1)}), number(2)});
+    }
+    g.output(op(g, "Neg", {x}));
+    const Tensor values = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
+    for (const Device device : devices_here()) {
+      Plan plan = g.compile({.device = device});
+      EXPECT_EQ(plan.run(values).to(Device::cpu()).values<float>()[0], through_rows ? -3 : -6);
+    }
   }
 }
 

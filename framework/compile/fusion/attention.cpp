@@ -65,7 +65,7 @@ class Finder : Dataflow {
     if (step.function != Pointwise::mul || step.operand < 1 || match.factors != none) return false;
     const Program::Value& value = program_.value(op.inputs[index(step.operand)]);
     if (!value.constant.defined() || value.format.dtype != DType::f32) return false;
-    if (value.shape.rank() < 3 || value.shape.rank() > 4 || value.shape.numel() != value.shape[-3]) return false;
+    if (value.shape.rank() > 4 || value.shape.numel() != extent_of(value.shape, -3)) return false;
     match.factors = op.inputs[index(step.operand)];
     return true;
   }

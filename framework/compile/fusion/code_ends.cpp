@@ -161,9 +161,9 @@ class CodeEnds : Dataflow {
     auto problem = product_of<Problem>(op.inputs[place]);
     const int numbers = op.inputs[1 - place];
     const Tensor& known = program_.value(numbers).constant;
-    const std::int64_t channels = shape(op.output)[-1 - trailing];
-    const bool of_channels = known.numel() == channels && static_cast<int>(known.shape().rank()) > trailing &&
-                             known.shape()[-1 - trailing] == channels && known.dtype() == DType::f32;
+    const std::int64_t channels = extent(op.output, -1 - trailing);
+    const bool of_channels =
+        known.numel() == channels && extent_of(known.shape(), -1 - trailing) == channels && known.dtype() == DType::f32;
     if (!problem || !problem->epilogue.chain.empty() || !of_channels || after.chain.size() != 1) return false;
     problem->epilogue.chain = after.chain;
     Operation& product = operation(producer(op.inputs[place]));

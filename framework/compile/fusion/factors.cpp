@@ -39,7 +39,7 @@ class FactorsInFront : Dataflow {
     const std::span<const float> values = known.values<float>();
     if (values.size() == 1) return std::vector(static_cast<std::size_t>(channels), static_cast<double>(values[0]));
     const Shape& of = known.shape();
-    const bool fits = of.rank() > 2 && of.numel() == channels && of[-3] == channels;
+    const bool fits = of.numel() == channels && extent_of(of, -3) == channels;
     return fits ? std::optional(std::vector<double>(values.begin(), values.end())) : std::nullopt;
   }
 

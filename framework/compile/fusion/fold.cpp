@@ -170,9 +170,9 @@ class Folder : Dataflow {
       for (const auto& [module, numbers] : done) {
         std::vector<Module::Operand> operands(numbers.defined() ? 2 : 1);
         if (numbers.defined()) {
-          const bool fits = static_cast<int>(numbers.shape().rank()) >= -axis &&
-                            shape(next.output)[axis] == numbers.numel() && numbers.shape()[axis] == numbers.numel() &&
-                            (concat || shape(input)[-1] == numbers.numel());
+          const bool fits = extent(next.output, axis) == numbers.numel() &&
+                            extent_of(numbers.shape(), axis) == numbers.numel() &&
+                            (concat || extent(input, -1) == numbers.numel());
           if (!fits) return false;
           operands[1 - place] = {
               1, concat ? channels_of(numbers, first, shape(input)[1]) : numbers.view({numbers.numel()})};

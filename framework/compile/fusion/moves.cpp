@@ -99,7 +99,7 @@ class Moves : Dataflow {
     const auto constant = [&](int input) {
       const Program::Value& operand = program_.value(input);
       const std::int64_t count = operand.shape.numel();
-      return operand.constant.defined() && (count == 1 || (count == to[-1] && operand.shape[-1] == count));
+      return operand.constant.defined() && (count == 1 || (count == to[-1] && extent(input, -1) == count));
     };
     return dynamic_cast<const Elementwise*>(op->module.get()) != nullptr && from == to &&
            std::all_of(op->inputs.begin() + 1, op->inputs.end(), constant);
@@ -122,7 +122,7 @@ class Moves : Dataflow {
   bool sink(Operation& op, const MoveProblem& problem) {
     const int source = op.inputs[0];
     const Shape from = shape(source), to = shape(op.output);
-    if (from.rank() < 2 || from[-1] != to[-1]) return false;
+    if (from.rank() < 2 || from[-1] != extent_of(to, -1)) return false;
     std::vector<int> path;
     int last = op.output;
     for (int next = only_reader(last); next != none; next = only_reader(last)) {
@@ -167,14 +167,15 @@ class Moves : Dataflow {
       return all && all->size() == 1;
     };
     const auto has_its_rows = [&](int value) {  // a view may be of other rows
-      return path.empty() || shape(value)[-1] == shape(operation(path.back()).inputs[0])[-1];
+      return path.empty() || extent(value, -1) == extent(operation(path.back()).inputs[0], -1);
     };
     while (is_rowwise(computes(first)) && read_once(first) && has_its_rows(first)) {
       path.push_back(producer(first));
       first = behind_views(computes(first)->inputs[0]);
     }
     const Shape to = shape(op.output);
-    if (path.empty() || shape(operation(path.front()).output)[-1] != to[-1] || !can_have(to.rank(), path)) return;
+    if (path.empty() || extent(operation(path.front()).output, -1) != extent_of(to, -1)) return;
+    if (!can_have(to.rank(), path)) return;
     const auto before = move_of(computes(first));
     if (!before || !read_once(first)) return;
     const std::int64_t length = shape(operation(path.back()).inputs[0])[-1];
@@ -243,7 +244,7 @@ class Moves : Dataflow {
       first = computes(first)->inputs[0];
     }
     const Shape to = shape(op.output);
-    if (path.empty() || to.rank() < 2 || shape(operation(path.front()).output)[-1] != to[-1]) return;
+    if (path.empty() || to.rank() < 2 || extent(operation(path.front()).output, -1) != to[-1]) return;
     Operation* const before = only_for(first);
     if (before == nullptr || !can_have(to.rank(), path)) return;
     const auto move = move_of(before);

@@ -54,7 +54,7 @@ class Rows : Dataflow {
     const bool known = std::all_of(op.inputs.begin() + 1, op.inputs.end(), [&](int input) {
       const Tensor& constant = program_.value(input).constant;
       if (!constant.defined()) return shape(input) == to;
-      return constant.numel() == 1 || (constant.numel() == to[-1] && shape(input)[-1] == to[-1]);
+      return constant.numel() == 1 || (constant.numel() == to[-1] && extent(input, -1) == to[-1]);
     });
     if (dynamic_cast<const Linear*>(op.module.get()) != nullptr) return known && from == with_length(to, from[-1]);
     return dynamic_cast<const Elementwise*>(op.module.get()) != nullptr && known && from == to;
