@@ -178,42 +178,6 @@ TEST(EightBitsOf, OtherScales) {
   expect_as_unfused(build, build.quantize(y, 0.03f, 50, DType::u8), random_codes({2, 6, 7, 3}, DType::u8, 1), "table");
 }
 
-/// ConvInteger, whose zero point is known, or is what the run before it gives.
-TEST(EightBitsOf, WholeSums) {
-  for (const auto& [known, weights] :
-       {std::pair(true, DType::i8), {false, DType::i8}, {true, DType::u8}, {false, DType::u8}}) {
-    Build build;
-    const Tensor x = random_codes({1, 6, 7, 5}, DType::u8, 1), w = random_codes({9, 6, 3, 3}, weights, 2);
-    const std::int64_t w_zero = weights == DType::u8 ? 77 : 0;
-    const Value input = build.graph.input("x", {1, 6, 7, 5}, DType::u8);
-    Value zero = build.constant(code(93, DType::u8));
-    if (!known) {
-      const Value any = build.op("ReduceMax", {build.op("Cast", {input}, {{"to", std::int64_t{1}}})},
-                                 {{"keepdims", std::int64_t{0}}});
-      const Value less = build.op("Mul", {any, build.constant(scalar(0.0f))});
-      zero = build.op("Cast", {build.op("Add", {less, build.constant(scalar(93.0f))})}, {{"to", std::int64_t{2}}});
-    }
-    build.graph.output(build.op("ConvInteger", {input, build.constant(w), zero, build.constant(code(w_zero, weights))},
-                                {{"pads", std::vector<std::int64_t>{1, 0, 1, 0}}}));
-    const std::vector<std::int64_t> xs = whole(x), ws = whole(w);
-    std::vector<std::int64_t> expected;
-    for (std::int64_t f = 0; f < 9; ++f) {
-      for (std::int64_t i = 0; i < 7 * 3; ++i) {
-        std::int64_t sum = 0;
-        for (std::int64_t t = 0; t < 6 * 9; ++t) {
-          const std::int64_t row = i / 3 - 1 + t / 3 % 3, column = i % 3 + t % 3;
-          if (row < 0 || row >= 7) continue;
-          sum += (xs[static_cast<std::size_t>((t / 9 * 7 + row) * 5 + column)] - 93) *
-                 (ws[static_cast<std::size_t>(f * 54 + t)] - w_zero);
-        }
-        expected.push_back(sum);
-      }
-    }
-    Plan plan = build.graph.compile({});
-    EXPECT_EQ(whole(plan.run(x)), expected) << known;
-  }
-}
-
 /// A bias of f32: products and sums are rounded each by itself.
 TEST(EightBitsOf, AFloatBiasIsAddedToTheRoundedProduct) {
   Build build;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "lamina/kernel/rules/epilogue_rules.h"
@@ -47,9 +48,12 @@ bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const bool float_bias = problem.bias.defined() && !eight.bias.defined();
   if (eight.codes.defined() && (float_bias || !problem.epilogue.chain.empty())) return false;
   if (!only_clamps(problem.epilogue)) return false;
+  const std::int64_t room = std::numeric_limits<std::int32_t>::max() -
+                            problem.geometry.reduction() * 255 * (eight.zero_point.defined() ? 255 : 128);
   for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {  // 0 has any scale
-    const bool is_zero = eight.bias.values<std::int32_t>()[c] == 0;
-    if (!is_zero && eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
+    const std::int64_t bias = eight.bias.values<std::int32_t>()[c];
+    if (std::abs(bias) > room) return false;
+    if (bias != 0 && eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
   }
   return true;
 }
@@ -111,7 +115,7 @@ bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const PointwiseChain& chain = problem.epilogue.chain;
   if (!problem.eight.codes.defined() || problem.eight.table || p.inputs.size() != 2 || !is_code(p.inputs[1]) ||
       !is_code(p.output()) || problem.epilogue.pool || chain.empty() || chain.size() > 2 ||
-      p.inputs[1].shape != p.output().shape) {
+      p.inputs[1].shape != p.output().shape || (problem.bias.defined() && !problem.eight.bias.defined())) {
     return false;
   }
   if (chain[0] != PointwiseStep{.function = Pointwise::add, .operand = 1}) return false;

@@ -22,7 +22,7 @@ EightBitWeights with_shape(EightBitWeights eight, const Shape& shape) {
 bool is_symmetric(const Window& w) { return window_count(w, w.begin, w.begin, false) == w.out; }
 
 int convolve_images(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows,
-                    int groups, const EightBitWeights& eight) {
+                    int groups, const EightBitWeights& eight, const Reading& reading) {
   std::vector<Picks> padded;
   for (std::size_t d = 0; d < windows.size(); ++d) {
     Window& w = windows[d];
@@ -31,7 +31,7 @@ int convolve_images(Expansion& e, int x, const Tensor& weight, const Tensor& bia
     w.in += w.begin + w.end;
     w.begin = w.end = 0;
   }
-  if (!padded.empty()) x = pick(e, x, padded);
+  if (!padded.empty()) x = pick(e, x, padded, reading.padding);
   const Window &h = windows[0], &w = windows[1];
   const auto size = [&e](std::int64_t height, std::int64_t width) {
     return Size2d(to_int(e, height), to_int(e, width));
@@ -47,15 +47,15 @@ int convolve_images(Expansion& e, int x, const Tensor& weight, const Tensor& bia
   conv.set_weight(weight);
   if (bias.defined()) conv.set_bias(bias);
   conv.set_eight_bits(with_shape(eight, weight.shape()));
-  return e.add(std::move(conv), {x});
+  return e.add(std::move(conv), {reading.as_floats ? reading.as_floats(x) : x});
 }
 
 /// The positions in depth that one output sees become channels of a picture.
 int convolve_volumes(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const std::vector<Window>& windows,
-                     int groups, const EightBitWeights& eight) {
+                     int groups, const EightBitWeights& eight, const Reading& reading) {
   const Window& depth = windows[0];
   if (depth.begin > 0 || depth.end > 0)
-    x = pick(e, x, {places_of(e, 2, -depth.begin, depth.in + depth.begin + depth.end, depth.in)});
+    x = pick(e, x, {places_of(e, 2, -depth.begin, depth.in + depth.begin + depth.end, depth.in)}, reading.padding);
   const Shape from = e.shape(x), filter = weight.shape();
   const std::int64_t pixels = count_of(from, 3, 5);
   const Shape slices = {from[0], depth.out, from[1], depth.kernel, pixels};
@@ -67,7 +67,7 @@ int convolve_volumes(Expansion& e, int x, const Tensor& weight, const Tensor& bi
                                        {.extent = slices[4], .stride = 1}}};
   const int images = e.move(x, unfold, {from[0] * depth.out, from[1] * depth.kernel, from[3], from[4]});
   const Tensor flat = weight.view({filter[0], filter[1] * filter[2], filter[3], filter[4]});
-  const int maps = convolve_images(e, images, flat, bias, {windows[1], windows[2]}, groups, eight);
+  const int maps = convolve_images(e, images, flat, bias, {windows[1], windows[2]}, groups, eight, reading);
   const Shape to = e.shape(maps);
   const int volumes = e.reshape(maps, {from[0], depth.out, to[1], to[2], to[3]});
   return e.permute(volumes, std::vector<int>{0, 2, 1, 3, 4});
@@ -85,7 +85,8 @@ constexpr OpRow conv_rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}
 
 }  // namespace
 
-int convolve_as_said(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const EightBitWeights& eight) {
+int convolve_as_said(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const EightBitWeights& eight,
+                     const Reading& reading) {
   const int rank = e.rank(x);
   const Shape shape = e.shape(x);
   const int groups = e.attributes().integer("group", 1);
@@ -95,18 +96,19 @@ int convolve_as_said(Expansion& e, int x, const Tensor& weight, const Tensor& bi
   if (groups < 1 || shape[1] % groups != 0 || weight.shape()[1] != shape[1] / groups)
     e.refuse("weights ", weight.shape(), " of ", groups, " groups do not fit an operand ", shape);
   const auto filter = weight.shape().extents();
-  return convolve(e, x, weight, bias, read_windows(e, shape, {filter.begin() + 2, filter.end()}), groups, eight);
+  return convolve(e, x, weight, bias, read_windows(e, shape, {filter.begin() + 2, filter.end()}), groups, eight,
+                  reading);
 }
 
 int convolve(Expansion& e, int x, const Tensor& weight, const Tensor& bias, std::vector<Window> windows, int groups,
-             const EightBitWeights& eight) {
-  if (windows.size() == 3) return convolve_volumes(e, x, weight, bias, windows, groups, eight);
-  if (windows.size() == 2) return convolve_images(e, x, weight, bias, std::move(windows), groups, eight);
+             const EightBitWeights& eight, const Reading& reading) {
+  if (windows.size() == 3) return convolve_volumes(e, x, weight, bias, windows, groups, eight, reading);
+  if (windows.size() == 2) return convolve_images(e, x, weight, bias, std::move(windows), groups, eight, reading);
   const Shape shape = e.shape(x), filter = weight.shape();
   windows.insert(windows.begin(), Window());
-  const int row =
-      convolve_images(e, e.reshape(x, {shape[0], shape[1], 1, shape[2]}),
-                      weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups, eight);
+  const int row = convolve_images(e, e.reshape(x, {shape[0], shape[1], 1, shape[2]}),
+                                  weight.view({filter[0], filter[1], 1, filter[2]}), bias, std::move(windows), groups,
+                                  eight, reading);
   const Shape to = e.shape(row);
   return e.reshape(row, {to[0], to[1], to[3]});
 }

@@ -141,9 +141,17 @@ void set_bias(EightBitWeights& eight, const Tensor& bias, float input_scale) {
     eight.bias_scale.values<float>()[c] = input_scale * eight.scale.values<float>()[c];
 }
 
+/// Of an image of such a scale and zero point, which is around it as well.
+int convolve_codes(Expansion& e, int x, int scale, int zero_point, const Tensor& bias, const EightBitWeights& eight) {
+  const auto as_floats = [&e, scale, zero_point](int codes) { return dequantized(e, codes, scale, zero_point); };
+  if (zero_point >= 0 && !e.known(zero_point).defined())
+    return convolve_as_said(e, as_floats(x), meaning(eight), bias, eight);
+  const double padding = zero_point < 0 ? 0 : to_numbers(e.known(zero_point))[0];
+  return convolve_as_said(e, x, meaning(eight), bias, eight, {.padding = padding, .as_floats = as_floats});
+}
+
 int q_linear_conv(Expansion& e) {
   EightBitWeights eight = operand_weights(e, 3, 4, 5, false);
-  const int x = dequantized(e, e.input(0), e.input(1), e.has(2) ? e.input(2) : -1);
   Tensor bias;
   if (e.has(8)) {
     const Tensor whole = e.constant(8);
@@ -154,7 +162,7 @@ int q_linear_conv(Expansion& e) {
     for (std::size_t c = 0; c < bias.values<float>().size(); ++c)
       bias.values<float>()[c] *= eight.bias_scale.values<float>()[c];
   }
-  const int y = convolve_as_said(e, x, meaning(eight), bias, eight);
+  const int y = convolve_codes(e, e.input(0), e.input(1), e.has(2) ? e.input(2) : -1, bias, eight);
   return quantized(e, y, codebook(e, y, e.input(6), e.has(7) ? e.input(7) : -1, 1, 0),
                    e.has(7) ? e.dtype(e.input(7)) : DType::u8);
 }
@@ -171,7 +179,7 @@ int conv_integer(Expansion& e) {
   eight.whole = true;
   const int x = e.input(0), zero = e.has(2) ? e.input(2) : -1;
   const bool known = zero < 0 || e.known(zero).defined();
-  const int sums = convolve_as_said(e, dequantized(e, x, -1, known ? zero : -1), meaning(eight), {}, eight);
+  const int sums = convolve_codes(e, x, -1, known ? zero : -1, {}, eight);
   if (known) return sums;
   std::vector<std::int64_t> extents = extents_of(e.shape(x));
   extents[0] = 1;
