@@ -48,7 +48,7 @@ LEFT_OUT = {
 }
 TESTS = {"tests": 31_500}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 53_260), (LEFT_OUT, 4_216), (TESTS, 31_804))
+TABLES = ((EVERY_BUILD, 53_340), (LEFT_OUT, 4_216), (TESTS, 31_804))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -38,70 +38,37 @@ Features of(const EightBitWeights& eight, const Tensor& float_bias, bool codes) 
          when(weight.defined() && float_bias.defined() && !bias.defined(), reads::float_bias);
 }
 
-Features of(const ConvProblem& problem, bool codes) {
-  const auto& [geometry, weight, bias, epilogue, scaled, eight] = problem;
-  return of(epilogue) | when(scaled, reads::scaled) | of(eight, bias, codes);
-}
-
-Features of(const LinearProblem& problem, bool codes) {
-  const auto& [rows, in, out, weight, bias, epilogue, eight] = problem;
-  return of(epilogue) | of(eight, bias, codes);
-}
-
-Features of(const ConvPairProblem& problem, bool codes) {
-  const auto& [first, second, between] = problem;
-  return of(first, codes) | reads::behind(of(second, codes));
-}
-
-Features of(const ConvSumProblem& problem, bool codes) {
-  const auto& [first, second, second_weight] = problem;
-  return of(first, codes);
-}
-
-Features of(const BottleneckProblem& problem, bool codes) {
-  const auto& [wide, narrow] = problem;
-  return of(wide, codes) | reads::behind(of(narrow, codes));
-}
-
-Features of(const NormProblem& problem, bool) {
-  const auto& [length, eps, kind, inner, channels, scale, shift, epilogue] = problem;
-  return of(epilogue);
-}
-
-Features of(const SqueezeExciteProblem& problem, bool codes) {
-  const auto& [squeeze, excite, multiplies, norm, means, between, factors, product] = problem;
-  return of(squeeze, codes) | reads::behind(of(excite, codes)) | (norm ? of(*norm, codes) : 0);
-}
-
-Features of(const AffineProblem& problem, bool) {
-  const auto& [scale, shift, epilogue] = problem;
-  return of(epilogue);
-}
-
-Features of(const PointwiseProblem& problem, bool) {
-  const auto& [chain, compute, table] = problem;
-  return when(table != nullptr, reads::table);
-}
-
-/// Of these every kernel reads all members.
+/// A kind of problem, what of it not every kernel reads (0: they read all), and its members.
 // clang-format off
-#define LAMINA_ALL_READ(Problem, ...) \
-  Features of(const Problem& problem, bool) { [[maybe_unused]] const auto& [__VA_ARGS__] = problem; return 0; }
-LAMINA_ALL_READ(AttentionProblem, scale, causal, past) LAMINA_ALL_READ(ConcatProblem, dim)
-LAMINA_ALL_READ(CumulativeProblem, dim, exclusive, reverse, product) LAMINA_ALL_READ(GatherProblem, kind, dim, batch_dims)
-LAMINA_ALL_READ(GridSampleProblem, mode, padding, align_corners) LAMINA_ALL_READ(LocalResponseProblem, settings)
-LAMINA_ALL_READ(MatMulProblem, transpose_a, transpose_b, alpha) LAMINA_ALL_READ(MoveProblem, axes, fill)
-LAMINA_ALL_READ(NormalizationProblem, table, bgr) LAMINA_ALL_READ(PoolProblem, kind, geometry)
-LAMINA_ALL_READ(ReduceProblem, kind, dims, last) LAMINA_ALL_READ(ResampleProblem, axes)
-LAMINA_ALL_READ(ScatterProblem, kind, dim, reduction) LAMINA_ALL_READ(SoftmaxProblem, dim, kind)
-LAMINA_ALL_READ(TopKProblem, dim, k, largest, places)
-// clang-format on
-#undef LAMINA_ALL_READ
+#define LAMINA_HAS(Problem, features, ...)                                   \
+  Features of(const Problem& problem, [[maybe_unused]] bool codes) {         \
+    [[maybe_unused]] const auto& [__VA_ARGS__] = problem; return features; }
+LAMINA_HAS(ConvProblem, of(epilogue) | when(scaled, reads::scaled) | of(eight, bias, codes), geometry, weight, bias,
+           epilogue, scaled, eight)
+LAMINA_HAS(LinearProblem, of(epilogue) | of(eight, bias, codes), rows, in, out, weight, bias, epilogue, eight)
+LAMINA_HAS(ConvPairProblem, of(first, codes) | reads::behind(of(second, codes)), first, second, between)
+LAMINA_HAS(ConvSumProblem, of(first, codes), first, second, second_weight)
+LAMINA_HAS(BottleneckProblem, of(wide, codes) | reads::behind(of(narrow, codes)), wide, narrow)
+LAMINA_HAS(NormProblem, of(epilogue), length, eps, kind, inner, channels, scale, shift, epilogue)
+LAMINA_HAS(SqueezeExciteProblem, of(squeeze, codes) | reads::behind(of(excite, codes)) | (norm ? of(*norm, codes) : 0),
+           squeeze, excite, multiplies, norm, means, between, factors, product)
+LAMINA_HAS(AffineProblem, of(epilogue), scale, shift, epilogue)
+LAMINA_HAS(PointwiseProblem, when(table != nullptr, reads::table), chain, compute, table)
+LAMINA_HAS(AttentionProblem, 0, scale, causal, past) LAMINA_HAS(ConcatProblem, 0, dim)
+LAMINA_HAS(CumulativeProblem, 0, dim, exclusive, reverse, product) LAMINA_HAS(GatherProblem, 0, kind, dim, batch_dims)
+LAMINA_HAS(GridSampleProblem, 0, mode, padding, align_corners) LAMINA_HAS(LocalResponseProblem, 0, settings)
+LAMINA_HAS(MatMulProblem, 0, transpose_a, transpose_b, alpha) LAMINA_HAS(MoveProblem, 0, axes, fill)
+LAMINA_HAS(NormalizationProblem, 0, table, bgr) LAMINA_HAS(PoolProblem, 0, kind, geometry)
+LAMINA_HAS(ReduceProblem, 0, kind, dims, last) LAMINA_HAS(ResampleProblem, 0, axes)
+LAMINA_HAS(ScatterProblem, 0, kind, dim, reduction) LAMINA_HAS(SoftmaxProblem, 0, dim, kind)
+LAMINA_HAS(TopKProblem, 0, dim, k, largest, places)
+#undef LAMINA_HAS
 
-                                static_assert(std::is_empty_v<ConversionProblem>);
+static_assert(std::is_empty_v<ConversionProblem>);
 Features of(const ConversionProblem&, bool) { return 0; }
 
 }  // namespace
+// clang-format on
 
 template <class Problem>
 Features features(const Problem& problem, const Preparation& p) {
