@@ -17,6 +17,7 @@
 #include "lamina/base/process/forks.h"
 #include "lamina/base/version.h"
 #include "model.h"
+#include "not_finite.h"
 #include "options.h"
 #include "plan.h"
 #include "pool.h"
@@ -80,6 +81,7 @@ NB_MODULE(_core, m) {
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
   nb::register_exception_translator(&translate, error.ptr());
   bind_device(m);
+  bind_not_finite(m);
   bind_result(m);
   bind_tensors(m);
   bind_images(m);

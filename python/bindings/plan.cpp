@@ -175,6 +175,7 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   if (recording && out.is_none()) fail("run: a run that is captured into a CUDA graph needs out=");
   if (!recording) follow(stream);
   std::shared_ptr<cuda::Event> done;
+  std::string odd;
   {
     const WithoutGil release;
     if (out.is_none()) targets = new_outputs(tensors, device);
@@ -183,7 +184,9 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
       done = std::make_shared<cuda::Event>(plan.options().device.index);
       done->record(stream);
     }
+    odd = not_finite_.found(plan, targets);
   }
+  if (!odd.empty()) NotFinite::warn(odd);
   const std::shared_ptr<const void> owner = done != nullptr ? kept(stream_object) : nullptr;
   if (done != nullptr) {
     while (!in_flight_.empty() && in_flight_.front().done->reached()) in_flight_.pop_front();

@@ -9,6 +9,7 @@
 
 #include "lamina/plan/plan.h"
 #include "lent.h"
+#include "not_finite.h"
 
 namespace lamina::python {
 
@@ -40,6 +41,7 @@ class PyPlan {
   void follow(cuda::Stream stream) const;
 
   std::unique_ptr<Plan> plan_;
+  NotFinite not_finite_;
   std::deque<InFlight> in_flight_;
   unsigned generation_;
 };

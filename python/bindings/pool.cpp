@@ -23,12 +23,19 @@ namespace {
 struct Pending {
   std::vector<Lent> inputs;
   nb::object future;
+  std::shared_ptr<NotFinite> not_finite;
 
-  void answer(PoolAnswer answer) {
+  void answer(const Plan& plan, PoolAnswer answer) {
     if (!nb::cast<bool>(future.attr("set_running_or_notify_cancel")())) return;
     if (!answer.error.empty()) {
       const nb::object error = nb::module_::import_("lamina").attr("Error");
       future.attr("set_exception")(error(in_pythons_words(answer.error)));
+      return;
+    }
+    try {
+      if (const std::string odd = not_finite->found(plan, answer.outputs); !odd.empty()) NotFinite::warn(odd);
+    } catch (const nb::python_error& error) {  // where warnings are errors
+      future.attr("set_exception")(error.value());
       return;
     }
     future.attr("set_result")(results_of(answer.outputs));
@@ -57,7 +64,7 @@ class PyPool {
   }
 
   void submit(nb::handle inputs, nb::object future, bool copy) {
-    auto pending = std::make_unique<Pending>(take_inputs(pool().plan(), inputs), std::move(future));
+    auto pending = std::make_unique<Pending>(take_inputs(pool().plan(), inputs), std::move(future), not_finite_);
     std::vector<Tensor> tensors = tensors_of(pending->inputs);
     if (copy) {
       {
@@ -72,12 +79,12 @@ class PyPool {
     Pending* request = pending.release();
     try {
       const WithoutGil release;
-      pool_->submit(std::move(tensors), [request](PoolAnswer answer) {
+      pool_->submit(std::move(tensors), [request, &plan = pool_->plan()](PoolAnswer answer) {
         const WithGil gil;
         if (!gil.held()) return;  // the interpreter is gone, and with it who would wait for the answer
         const std::unique_ptr<Pending> owner(request);
         try {
-          owner->answer(std::move(answer));
+          owner->answer(plan, std::move(answer));
         } catch (nb::python_error& error) {
           error.discard_as_unraisable("lamina.Pool");
         }
@@ -94,6 +101,7 @@ class PyPool {
   }
 
  private:
+  std::shared_ptr<NotFinite> not_finite_ = std::make_shared<NotFinite>();
   std::unique_ptr<PlanPool> pool_;
   unsigned generation_;
 };

@@ -18,8 +18,8 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
                       "with PYTHON_GIL=1, or -X gil=1")
 _signatures.describe(_core)
 
-from ._core import (DeviceDescription, Error, Graph, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess, Tensor, Value,
-                    arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
+from ._core import (DeviceDescription, Error, Graph, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
+                    Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._detect import Detections, Detector
 from ._model import Model, arch, imagenet_labels, load
@@ -32,9 +32,8 @@ __version__ = version()
 Error.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
-    "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "Plan", "PlanMemory", "Pool",
-    "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Tensor", "Value", "arch", "arch_names", "best_device",
+    "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NotFiniteWarning", "Plan",
+    "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
-    "letterbox", "load",
-    "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
+    "letterbox", "load", "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

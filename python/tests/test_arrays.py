@@ -1,6 +1,7 @@
 """What goes into a plan and what comes out: nothing is cast or copied unasked, and what does not fit is an error."""
 
 import array
+import warnings
 
 import lamina
 import numpy as np
@@ -122,6 +123,31 @@ def test_what_is_no_number(plan, x, dtype):
 @pytest.mark.parametrize("thing", [None, 3, "photo.jpg", object(), [[1.0]]])
 def test_what_is_no_array(plan, thing):
     refused("expected an array", lambda: plan(thing), TypeError)
+
+
+def test_what_is_not_finite_is_said_once():
+    """Of each output of a plan, when it comes to the host: as numbers beyond f16's are in fp16."""
+    graph = lamina.Graph()
+    x = graph.input("x", ("N", 3))
+    for name in ("Log", "Sqrt", "Neg"):
+        graph.output(graph.add(name, name, x))
+    model, given = lamina.Model(graph), np.array([[1, -1, 0]], np.float32)
+    words = "^Log: 2 of its 3 numbers are NaN or infinite; Sqrt: 1 of its 3 numbers are NaN or infinite$"
+    plan = model.compile(device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan(np.abs(given) + 1)
+        with pytest.raises(lamina.NotFiniteWarning, match=words):
+            plan(given)
+        plan(given)
+        with pytest.raises(lamina.NotFiniteWarning, match=words), lamina.Pool(model, "cpu") as pool:
+            pool(given)
+        half = {"precision": "bf16", "outputs": ["Log"]}
+        with pytest.raises(lamina.NotFiniteWarning, match='^Log: 2 .* infinite in bf16; precision="fp32" may do$'):
+            model(given, device="cpu", **half)
+    with pytest.warns(lamina.NotFiniteWarning) as said:
+        model.compile(device="cpu")(given)
+    assert said[0].filename == __file__ and issubclass(lamina.NotFiniteWarning, RuntimeWarning)
 
 
 def test_nan_stays_nan(plan, x):

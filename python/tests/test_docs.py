@@ -1,0 +1,40 @@
+"""The lines of python.md and coming_from.md run as they are written, page by page, beside the files that they name."""
+
+import re
+
+import lamina
+import numpy as np
+import onnx_writer as onnx
+import pytest
+from conftest import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A network of 1,000 classes, as two files; a photograph, and a folder of some; weights of a first layer."""
+    values = np.random.default_rng(0)
+    nodes = [onnx.node("Conv", ["x", "w"], "c", kernel_shape=[3, 3], strides=[8, 8]), onnx.node("GlobalAveragePool", ["c"], "p"),
+             onnx.node("Flatten", ["p"], "f", axis=1), onnx.node("MatMul", ["f", "v"], "y")]
+    constants = {"w": values.standard_normal((8, 3, 3, 3), np.float32), "v": values.standard_normal((8, 1000), np.float32)}
+    for name in ("resnet50.onnx", "model.onnx"):
+        onnx.write(tmp_path / name, nodes, [("x", "float32", ["N", 3, 224, 224])], [("y", "float32", ["N", 1000])], constants)
+    (tmp_path / "photos").mkdir()
+    for place in ("cat.jpg", "photos/1.png"):
+        (tmp_path / place).write_bytes((ROOT / "docs/images/chelsea.png").read_bytes())
+    np.savez(tmp_path / "weights.npz", **{"features.0.weight": np.zeros((96, 3, 11, 11), np.float32),
+                                          "features.0.bias": np.zeros(96, np.float32)})
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("page", ["python", "coming_from"])
+def test_the_lines_of_a_page_run(page, folder):
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / f"docs/{page}.md").read_text(), re.M | re.S)
+    there: dict = {}
+    assert len(blocks) >= 3
+    for block in blocks:
+        if '"cuda"' in block and not lamina.cuda_device_count():
+            continue
+        try:
+            exec(compile(block, f"{page}.md", "exec"), there)
+        except ModuleNotFoundError as missing:  # PyTorch, OpenCV
+            assert missing.name in ("cv2", "onnx", "onnxscript", "torch"), missing
