@@ -96,6 +96,7 @@ lamina_status lamina_model_load_network(const char* network, int32_t classes, co
     require(model, "model");
     lamina::Model loaded;
     loaded.graph = lamina::network(network, classes == 0 ? 1000 : classes);
+    loaded.preprocess = lamina::network_preprocess(network);
     loaded.warnings = loaded.graph.load(lamina::Weights::open(weights));
     *model = lamina::c::handle_of(std::move(loaded));
   });

@@ -16,7 +16,10 @@ static_assert(static_cast<lamina_pixel_format>(lamina::PixelFormat::nv12) == LAM
 
 lamina::Preprocess settings_of(const lamina_model* model) {
   require(model, "model");
-  return model->model.preprocess.value_or(lamina::torchvision_imagenet());
+  if (!model->model.preprocess) {
+    fail("model: its file does not say how a photograph becomes its input; lamina_model_set_preprocess does");
+  }
+  return *model->model.preprocess;
 }
 
 /// Writes what a model sees of a picture.
@@ -27,6 +30,17 @@ void convert(const lamina_model* model, const lamina::ImageView& picture, float*
 }
 
 }  // namespace
+
+lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess) {
+  return guarded([&] {
+    require(model, "model");
+    require(preprocess, "preprocess");
+    const std::string_view text = preprocess;
+    model->model.preprocess = text == "imagenet" ? lamina::torchvision_imagenet()
+                              : text == "caffe"  ? lamina::caffe_imagenet()
+                                                 : lamina::detail::preprocess_from_json(text);
+  });
+}
 
 lamina_status lamina_photo_side(const lamina_model* model, int32_t* side) {
   return guarded([&] { require(side, "side"), *side = settings_of(model).crop; });

@@ -87,22 +87,6 @@ void set(Enum& result, const Json& value, const std::string& key) {
   fail(preprocess_key, ": expected \"", key, "\" of ", expected, ", got ", detail::shortened(value.dump()));
 }
 
-Preprocess preprocess_from_json(std::string_view text) {
-  const Json json = detail::parse_json<Json>(text, preprocess_key);
-  if (!json.is_object()) fail(preprocess_key, ": expected an object, got ", detail::shortened(json.dump()));
-  Preprocess result = torchvision_imagenet();
-  for (const auto& [key, value] : json.items()) {
-    bool known = false;
-    for_each_setting([&, &key = key, &value = value](std::string_view name, auto member) {
-      if (name != key) return;
-      set(result.*member, value, key);
-      known = true;
-    });
-    if (!known) fail(preprocess_key, ": unknown key ", detail::quote(key));
-  }
-  return result;
-}
-
 /// The decimal number that people write for this float: 0.485, not 0.48500001430511475.
 double shortest(float value) {
   std::array<char, 32> text;
@@ -124,6 +108,22 @@ requires std::is_enum_v<Enum> std::string_view written(Enum value) {
 }
 
 }  // namespace
+
+Preprocess detail::preprocess_from_json(std::string_view text) {
+  const Json json = detail::parse_json<Json>(text, preprocess_key);
+  if (!json.is_object()) fail(preprocess_key, ": expected an object, got ", detail::shortened(json.dump()));
+  Preprocess result = torchvision_imagenet();
+  for (const auto& [key, value] : json.items()) {
+    bool known = false;
+    for_each_setting([&, &key = key, &value = value](std::string_view name, auto member) {
+      if (name != key) return;
+      set(result.*member, value, key);
+      known = true;
+    });
+    if (!known) fail(preprocess_key, ": unknown key ", detail::quote(key));
+  }
+  return result;
+}
 
 std::string detail::preprocess_to_json(const Preprocess& preprocess) {
   Json json;
@@ -161,7 +161,7 @@ Model model_from(const Weights& weights) {
     model.warnings.push_back("the graph does not use tensor " + detail::quote(name));
   }
   if (const auto found = metadata.find(preprocess_key); found != metadata.end()) {
-    model.preprocess = preprocess_from_json(found->second);
+    model.preprocess = detail::preprocess_from_json(found->second);
   }
   if (const auto found = metadata.find(labels_key); found != metadata.end()) model.labels = lines(found->second);
   if (const auto found = metadata.find(description_key); found != metadata.end()) model.description = found->second;

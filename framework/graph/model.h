@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lamina/graph/graph.h"
@@ -38,6 +39,7 @@ namespace detail {
 
 /// `lamina.preprocess` of docs/formats.md.
 std::string preprocess_to_json(const Preprocess& preprocess);
+LAMINA_API Preprocess preprocess_from_json(std::string_view text);
 
 }  // namespace detail
 

@@ -93,13 +93,23 @@ Value basic_block(Graph& g, const std::string& name, Value x, int in, int out, i
 struct Row {
   std::string_view name;
   Graph (*make)(int classes);
+  Preprocess (*preprocess)() = torchvision_imagenet;
 };
 
 constexpr std::array<Row, 5> known_networks = {{{"alexnet", alexnet},
-                                                {"alexnet_original", alexnet_original},
-                                                {"caffenet", caffenet},
+                                                {"alexnet_original", alexnet_original, caffe_imagenet},
+                                                {"caffenet", caffenet, caffe_imagenet},
                                                 {"resnet18", resnet18},
                                                 {"vgg16", vgg16}}};
+
+const Row& known_network(std::string_view name) {
+  std::string known;
+  for (const Row& row : known_networks) {
+    if (row.name == name) return row;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
+  }
+  detail::fail("unknown network \"", name, "\"; Lamina knows ", known);
+}
 
 }  // namespace
 
@@ -178,13 +188,8 @@ std::span<const std::string_view> network_names() {
   return names;
 }
 
-Graph network(std::string_view name, int classes) {
-  std::string known;
-  for (const Row& row : known_networks) {
-    if (row.name == name) return row.make(classes);
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
-  }
-  detail::fail("unknown network \"", name, "\"; Lamina knows ", known);
-}
+Graph network(std::string_view name, int classes) { return known_network(name).make(classes); }
+
+Preprocess network_preprocess(std::string_view name) { return known_network(name).preprocess(); }
 
 }  // namespace lamina

@@ -35,4 +35,7 @@ LAMINA_API std::span<const std::string_view> network_names();
 /// The network of that name: "alexnet", "resnet18". Throws Error naming the choices.
 LAMINA_API Graph network(std::string_view name, int classes = 1000);
 
+/// How photographs become the inputs that the published weights of that network were trained with.
+LAMINA_API Preprocess network_preprocess(std::string_view name);
+
 }  // namespace lamina

@@ -44,8 +44,7 @@ Model load_arch(const std::string& name, nb::handle source, std::string key, std
     if (owner.empty()) throw;
     fail("the weights do not fit ", name, ": ", owner);
   }
-  const bool caffe = name == "caffenet" || name == "alexnet_original";
-  model.preprocess = caffe ? caffe_imagenet() : torchvision_imagenet();
+  model.preprocess = network_preprocess(name);
   return model;
 }
 

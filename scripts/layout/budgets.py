@@ -41,7 +41,7 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
-    "framework/c": 445,
+    "framework/c": 458,  # what no file says of photographs is said by the program
     "framework/detect": 708,  # answers are read by one checked accessor
     "framework/onnx": 2_084,
     "framework/quantize": 937,

@@ -176,6 +176,26 @@ static void test_run(const lamina_model* model) {
   lamina_plan_free(plan);
 }
 
+/* What no file says is for the program to say: nothing is assumed. */
+static void test_preprocess(const char* onnx, const char* photo) {
+  static float input[3 * 16 * 16];
+  lamina_model* model = NULL;
+  int32_t side = 0;
+  EXPECT(lamina_model_load(onnx, &model) == LAMINA_OK);
+  EXPECT_FAILS(lamina_photo_side(model, &side), "lamina_model_set_preprocess does");
+  EXPECT_FAILS(lamina_photo_read(model, photo, input, 3 * 16 * 16), "lamina_model_set_preprocess does");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"sides\": 16}"), "unknown key \"sides\"");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, NULL), "preprocess: expected a pointer, got NULL");
+  EXPECT(lamina_model_set_preprocess(model, "caffe") == LAMINA_OK);
+  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 227);
+  EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK);
+  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 224);
+  EXPECT(lamina_model_set_preprocess(model, "{\"resize\": 16, \"crop\": 16}") == LAMINA_OK);
+  EXPECT(lamina_photo_read(model, photo, input, 3 * 16 * 16) == LAMINA_OK);
+  EXPECT(fabsf(input[0] + 0.485f / 0.229f) < 1e-6f); /* black */
+  lamina_model_free(model);
+}
+
 static void test_refusals(const lamina_model* model) {
   lamina_model* other = NULL;
   lamina_plan* plan = NULL;
@@ -225,6 +245,9 @@ int main(int argc, char** argv) {
   test_model(model);
   test_photo(model, path);
   test_run(model);
+  char onnx[4096];
+  snprintf(onnx, sizeof onnx, "%s/tests/golden/detect/raw.onnx", argv[1]);
+  test_preprocess(onnx, path);
   test_refusals(model);
   lamina_model_free(model);
   puts("all passed");
