@@ -90,9 +90,7 @@ Weights open_weights(const std::string& path, const OpenOptions& options) {
 
 CLI::Validator network_name() { return one_of({network_names().begin(), network_names().end()}); }
 
-Preprocess preprocess_for(const std::string& arch) {
-  return network_preprocess(arch);
-}
+Preprocess preprocess_for(const std::string& arch) { return network_preprocess(arch); }
 
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
