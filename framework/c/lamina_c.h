@@ -165,8 +165,8 @@ LAMINA_C_API lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_
                                                 const lamina_tensor* outputs, size_t output_count, void* stream);
 
 /// Says how photographs become the model's input, where its file does not, as no .onnx file does: "imagenet" for most
-/// networks, "caffe", or an object such as model files hold, {"resize": 256, "crop": 224, "mean": [0, 0, 0]}: docs/formats.md
-/// has its keys. Not while others use the model.
+/// networks, "caffe", or an object such as model files hold, {"resize": 256, "crop": 224, "mean": [0, 0, 0]}:
+/// docs/formats.md has its keys. Not while others use the model.
 LAMINA_C_API lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess);
 /// Photographs as the model's file or lamina_model_set_preprocess says, an error where neither does: `side` x `side`
 /// pixels, f32 [3, side, side].
