@@ -115,7 +115,7 @@ struct Task {
   const Kernel<Problem>* find() const {
     if (!is_linear || kernel.empty()) return find_kernel(problem, preparation);
     for (const Kernel<Problem>& row : kernels<Problem>(DeviceType::cuda)) {
-      if (row.name == kernel) return row.takes(problem, preparation) ? &row : nullptr;
+      if (row.name == kernel) return row.solves(problem, preparation) ? &row : nullptr;
     }
     return nullptr;
   }
