@@ -118,6 +118,7 @@ void Connection::dispatch() {
   set_waiting(false);
   stream_.expires_never();
   ++all_.under_way;
+  watch();
   all_.workers->run([self = shared_from_this()] {
     try {
       Reply reply = self->reply_to(self->reader_.call());
@@ -129,6 +130,15 @@ void Connection::dispatch() {
     } catch (const std::bad_alloc&) {  // not even for saying so: the connection ends
       --self->all_.under_way;
     }
+  });
+}
+
+void Connection::watch() {
+  std::stop_source gone;
+  reader_.call().gone = gone.get_token();
+  stream_.socket().async_wait(asio::ip::tcp::socket::wait_read, [self = shared_from_this(), gone](Error error) mutable {
+    // There is something to read, and it is no byte: the end. A client that only stops sending is taken for gone too.
+    if (!error && self->stream_.socket().available(error) == 0) gone.request_stop();
   });
 }
 

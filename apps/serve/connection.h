@@ -60,6 +60,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void took(Error error, std::size_t bytes);
   /// Answering waits for a network: not on the threads that read and write.
   void dispatch();
+  /// While that is so: tells the call when its client hangs up.
+  void watch();
   Reply reply_to(Call& call);
   /// Says what is wrong with the request, and reads no more of this client.
   void refuse();

@@ -25,35 +25,56 @@ std::vector<std::int64_t> ladder(std::int64_t most) {
   return sizes;
 }
 
-Model load(const std::string& file, const HostOptions& options) {
-  Model model = open_model(file);
-  print_warnings(model);
-  if (!model.preprocess && options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, file);
-  return model;
-}
-
-/// Inputs whose height and width the model leaves open, at the one size that they are served at: what its photographs
-/// become, or what its exporter noted.
-InputShapes shapes_of(const Model& model) {
-  std::array<int, 2> sides{};
+/// Inputs whose height and width the model leaves open get the one size that they are served at: what its photographs
+/// become, what --size says, or what its exporter noted. Throws Error, in this command's words, for those without.
+void settle(Model& model, int size) {
+  const auto is_open = [](const Graph::Node& node) {
+    return node.module == nullptr && std::ranges::count(*node.shape, open) > 0;
+  };
+  if (std::ranges::none_of(model.graph.nodes(), is_open)) return;
+  std::array<int, 2> sides{size, size};
   const auto noted = model.metadata.find("imgsz");
-  const auto size =
+  const auto said =
       noted == model.metadata.end() ? nlohmann::json() : nlohmann::json::parse(noted->second, nullptr, false);
-  for (std::size_t i = 0; size.is_array() && size.size() == 2 && i < 2; ++i) {
-    if (size[i].is_number_integer()) sides[i] = size[i].get<int>();
+  for (std::size_t i = 0; size == 0 && said.is_array() && said.size() == 2 && i < 2; ++i) {
+    if (said[i].is_number_integer()) sides[i] = said[i].get<int>();
   }
   if (model.preprocess) sides.fill(model.preprocess->crop);
-  InputShapes result;
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+  Graph settled;
+  for (const Graph::Node& node : model.graph.nodes()) {
+    if (node.module != nullptr) {
+      std::vector<Value> inputs;
+      for (const int input : node.inputs) inputs.push_back({input});
+      settled.add(node.name, node.module, inputs);
+      continue;
+    }
     Shape shape = *node.shape;
     for (int d = 2; shape.rank() == 4 && d < 4; ++d) {
       const int side = sides[static_cast<std::size_t>(d) - 2];
       if (shape[d] == open && side > 0) shape.set(d, side);
     }
-    if (shape != *node.shape) result[node.name] = shape;
+    if (std::ranges::count(shape, open) > 0) {
+      throw Error(fmt::format("{} is {}: a model is served at one size{}", node.name, shape.to_string(),
+                              shape.rank() == 4 ? ", which --size gives, in pixels of both sides" : ""));
+    }
+    settled.input(node.name, shape, node.dtype);
   }
-  return result;
+  for (const int output : model.graph.outputs()) settled.output({output});
+  model.graph = std::move(settled);
+}
+
+Model load(const std::string& file, const HostOptions& options) {
+  Model model = open_model(file);
+  print_warnings(model);
+  PreprocessOptions levels = options.preprocess;
+  levels.size = 0;  // alone it says nothing of how a photograph becomes an input
+  if (!model.preprocess && levels.given()) model.preprocess = options.preprocess.of(model, {}, file);
+  try {
+    settle(model, options.preprocess.size);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", file, error.what()));
+  }
+  return model;
 }
 
 std::vector<Hosted::Layer> layers_of(const Graph& graph) {
@@ -101,11 +122,7 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
   layers_ = layers_of(model_.graph);
 }
 
-CompileOptions Hosted::compile_options(std::int64_t batch) const {
-  CompileOptions compile = options_.run.compile_options(batch);
-  compile.input_shapes = shapes_of(model_);
-  return compile;
-}
+CompileOptions Hosted::compile_options(std::int64_t batch) const { return options_.run.compile_options(batch); }
 
 const Preprocess& Hosted::preprocess() const {
   if (!model_.preprocess) {

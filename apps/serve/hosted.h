@@ -36,6 +36,12 @@ class Hosted {
   const std::string& name() const { return name_; }
   const Model& model() const { return model_; }
   PlanPool& pool() { return *pool_; }
+  /// Whether its one output is scores of classes.
+  bool has_classes() const {
+    return pool_->plan().output_shapes().size() == 1 && pool_->plan().output_shapes()[0].rank() == 2;
+  }
+  /// What its exporter says that it does: detect, segment, pose, obb, classify; empty where it says nothing.
+  std::string task() const { return model_.metadata.contains("task") ? model_.metadata.at("task") : ""; }
   bool batched() const { return pool_->plan().batched(); }
   /// Throws Refusal where the model does not say how a photograph becomes its input.
   const Preprocess& preprocess() const;

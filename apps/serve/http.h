@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,7 @@ struct Call {
   std::string_view body;                       ///< of a multipart body: its first part that is a file, or its first
   std::shared_ptr<void> storage;               ///< keeps the body
   MemoryBudget::Claim* memory = nullptr;       ///< what this request may hold; null: as much as there is
+  std::stop_token gone = {};                   ///< says when nobody waits for the answer any more
 
   /// Has that for its body.
   void hold(std::string text) {

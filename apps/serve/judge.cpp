@@ -19,6 +19,14 @@ std::string name_of(std::string_view authority) {
   return lower(authority.substr(0, std::min(authority.find(':', bracket), authority.size())));
 }
 
+/// NAME, NAME:PORT or [ADDRESS]:PORT. What else could be told apart in two ways: localhost:80@example.com.
+bool is_authority(std::string_view text) {
+  const std::size_t name = name_of(text).size();
+  const std::string_view port = text.substr(name);
+  return text.find_first_of("@/?#\\, \t") == text.npos &&
+         (port.empty() || (port.size() > 1 && port.size() < 7 && port.find_first_not_of("0123456789", 1) == port.npos));
+}
+
 bool is_allowed(const std::string& name, const ServerOptions& options) {
   for (const char* local : {"localhost", "127.0.0.1", "[::1]"}) {
     if (name == local) return true;
@@ -51,12 +59,15 @@ Verdict judge(const http::request_header<>& head, const ServerOptions& options) 
   }
   const std::size_t hosts = head.count(http::field::host);
   if (hosts > 1 || (hosts == 0 && head.version() == 11)) return {400, "expected one Host"};
+  if (!is_authority(view(head[http::field::host]))) return {400, "expected a Host of a name and a port"};
+  if (head.count(http::field::origin) > 1) return {400, "expected one Origin"};
   if (options.check_host && hosts == 1 && !is_allowed(name_of(view(head[http::field::host])), options)) {
     return {403, "the server is not asked for by this Host: --allow-host adds names"};
   }
   if (const std::string_view origin = view(head[http::field::origin]); !origin.empty()) {
     const std::size_t scheme = origin.find("://");
     const std::string_view site = scheme == origin.npos ? std::string_view() : origin.substr(scheme + 3);
+    if (!is_authority(site)) return {400, "expected an Origin of a scheme, a name and a port"};
     if (site.empty() || (lower(site) != lower(view(head[http::field::host])) && !is_allowed(name_of(site), options))) {
       return {403, "requests from pages of other sites are not served: --allow-host adds names"};
     }

@@ -39,14 +39,6 @@ Tensor red_first(const Tensor& planes, const Model& model) {
   return result;
 }
 
-bool has_classes(const Model& model) {
-  try {
-    return class_count(model.graph) > 0;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 /// The maps with the largest means, NaN last.
 Json strongest(const Tensor& maps, std::size_t count) {
   const std::span<const float> values = maps.values<float>();
@@ -127,10 +119,9 @@ Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
 
 Reply Service::classify(const Call& call) {
   require_ready();
-  const auto first = std::ranges::find_if(hosted_, [](const auto& model) { return has_classes(model->model()); });
+  const auto first = std::ranges::find_if(hosted_, [](const auto& model) { return model->has_classes(); });
   Hosted& model = hosted(call.parameter("model", first != hosted_.end() ? (*first)->name() : ""));
-  if (!has_classes(model.model()))
-    throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
+  if (!model.has_classes()) throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
   Photo photo = photo_of(call, model);
   const PoolAnswer answer = run(model, model.pool(), {photo.input});
   const Graph& graph = model.model().graph;
@@ -172,7 +163,7 @@ Reply Service::classify(const Call& call) {
 Reply Service::detect(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
-  DetectOptions options;
+  DetectOptions options{.stop = call.gone};
   for (const auto& [name, value] : {std::pair("confidence", &options.confidence), {"iou", &options.iou}}) {
     const std::string text = call.parameter(name);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
@@ -283,7 +274,8 @@ Reply Service::models() {
     list.push_back({{"name", model->name()},
                     {"photographs", model->model().preprocess.has_value()},
                     {"side", model->model().preprocess ? model->model().preprocess->crop : 0},
-                    {"classes", has_classes(model->model())},
+                    {"classes", model->has_classes()},
+                    {"task", model->task()},
                     {"layer", model->layers().empty() ? "" : model->layer("").name},
                     {"device", to_string(model->pool().plan().options().device)},
                     {"layers", layers}});

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lamina/base/names.h"
 #include "serve/body.h"
 
 namespace lamina::app {
@@ -19,6 +20,7 @@ namespace http = beast::http;
 constexpr std::size_t piece = 64 << 10;  // bytes of a body that are claimed before any came
 constexpr std::size_t alignment = 64;
 
+/// Throws Refusal for what a query says twice.
 Call call_of(const http::request_header<>& head) {
   Call call;
   call.method = head.method() == http::verb::post ? "POST" : "GET";
@@ -30,8 +32,9 @@ Call call_of(const http::request_header<>& head) {
     const std::string_view part = query.substr(0, query.find('&'));
     query.remove_prefix(std::min(part.size() + 1, query.size()));
     const std::size_t equals = std::min(part.find('='), part.size());
-    call.query.emplace(url_decoded(part.substr(0, equals), true),
-                       url_decoded(part.substr(std::min(equals + 1, part.size())), true));
+    const std::string name = url_decoded(part.substr(0, equals), true);
+    const auto said = call.query.emplace(name, url_decoded(part.substr(std::min(equals + 1, part.size())), true));
+    if (!said.second) throw Refusal{400, fmt::format("{} is given twice in the query", detail::quote(name))};
   }
   for (const auto& field : head) call.headers.emplace(lower(view(field.name_string())), view(field.value()));
   return call;
@@ -116,7 +119,11 @@ void RequestReader::take_head(std::size_t bytes) {
   const auto& head = parser_->get();
   is_head_ = head.method() == http::verb::head;
   keep_alive_ = parser_->keep_alive();
-  call_ = call_of(head);  // and nothing of what a chunked body's trailer may say
+  try {
+    call_ = call_of(head);  // and nothing of what a chunked body's trailer may say
+  } catch (const Refusal& refused) {
+    return refuse(refused.status, refused.message);
+  }
   call_.memory = &claim_;
   if (const Verdict verdict = judge(head, options_); verdict.status != 0) {
     return refuse(verdict.status, verdict.message);

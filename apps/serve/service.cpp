@@ -79,6 +79,9 @@ Reply Service::handle(const Call& call) {
   if (first == "features" && path.size() == 1) return features(call);
   if (first == "picture" && path.size() == 1) return picture(call);
   if (first == "input" && path.size() == 1) return input(call);
+  const bool is_page = std::ranges::any_of(page_files, [&](const PageFile& file) { return call.path == file.path; });
+  const bool is_known = first == "models" || first == "filters" || first == "profile" || first == "metrics";
+  if (!is_page && !(is_known && path.size() == 1)) throw Refusal{404, fmt::format("there is no {}", call.path)};
   require(call, "GET");
   if (first == "models" && path.size() == 1) return models();
   if (first == "filters" && path.size() == 1) return filters(call);

@@ -59,6 +59,8 @@ class Serve(unittest.TestCase):
         self.refused(404, "nothing", "/v2/models/nothing/infer", b"{}")
         self.refused(404, "version", "/v2/models/digits/versions/2")
         self.refused(404, "no /elsewhere", "/elsewhere")
+        self.refused(404, "no /elsewhere", "/elsewhere", b"{}")
+        self.refused(405, "expected GET", "/models", b"{}")
         self.refused(405, "expected POST", "/v2/models/digits/infer")
         self.assertEqual(self.ask("/v2/health/live", method="HEAD")[0], 200)
 
@@ -218,26 +220,6 @@ class Serve(unittest.TestCase):
         for connection in idle:
             connection.close()
         self.assertEqual(self.json("/classify?model=digits", DIGIT)[0], 200)
-
-
-class Detectors(unittest.TestCase):
-    def test_things_are_found(self):
-        models = ("tests/golden/detect/raw.onnx", "tests/golden/detect/open.onnx", "weights/digits.safetensors")
-        server = Server(LAMINA, SOURCE, *(word for model in models for word in ("--model", model)))
-        if server.ask("/detect")[0] == 404:  # built with LAMINA_DETECT=OFF
-            return self.assertEqual(server.stop(), 0)
-        status, answer = server.json("/detect?model=raw&confidence=0.5", DIGIT)
-        self.assertEqual((status, answer["model"]), (200, "raw"))
-        self.assertGreater(len(answer["detections"]), 1)
-        for thing in answer["detections"]:
-            self.assertGreater(thing["score"], 0.5)
-            self.assertIn(thing["name"], ("cat", "it's", "dog"))
-            self.assertTrue(0 <= thing["box"][0] <= thing["box"][2] <= answer["width"])
-        self.assertEqual(server.json("/detect?model=open&confidence=0.5", DIGIT)[1]["detections"], answer["detections"])
-        for words, query in (("from 0 to 1", "model=raw&iou=2"), ("classifier", "model=digits")):
-            status, answer = server.json(f"/detect?{query}", DIGIT)
-            self.assertTrue(status == 400 and words in answer["error"], answer)
-        self.assertEqual(server.stop(), 0)
 
 
 class Overload(unittest.TestCase):
