@@ -65,6 +65,19 @@ const Graph::Node* Graph::find(std::string_view name) const {
   return found == index_.end() ? nullptr : &nodes_[static_cast<std::size_t>(found->second)];
 }
 
+bool Graph::Node::is_optional() const {
+  const auto* constant = dynamic_cast<const Constant*>(module.get());
+  return constant != nullptr && constant->input();
+}
+
+std::vector<int> Graph::optional_inputs() const {
+  std::vector<int> result;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].is_optional()) result.push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
 int Graph::check(Value value) const {
   if (value.node < 0 || value.node >= static_cast<int>(nodes_.size())) {
     detail::fail("graph: a value of another graph was used (node ", value.node, " of ", nodes_.size(), ')');
@@ -105,6 +118,10 @@ Value Graph::add(std::string name, std::shared_ptr<Module> module, std::span<con
     if (known) shapes.push_back(*shape);
   }
   if (known) node.shape = detail::at_node(node.name, [&] { return node.module->output_shape(shapes); });
+  if (node.is_optional()) {
+    const auto& constant = static_cast<const Constant&>(*node.module);
+    node.shape = constant.input(), node.dtype = constant.parameters()[0].dtype;
+  }
   return append(std::move(node));
 }
 

@@ -36,6 +36,9 @@ class LAMINA_API Graph {
     /// compiling tells: of an Op, and of what depends on one.
     std::optional<Shape> shape;
     DType dtype = DType::f32;  ///< of an input
+
+    /// Whether it is an input that need not be given: a constant with `Constant::input`.
+    bool is_optional() const;
   };
 
   Graph() = default;
@@ -69,6 +72,10 @@ class LAMINA_API Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& inputs() const { return inputs_; }
   const std::vector<int>& outputs() const { return outputs_; }
+  /// The inputs that need not be given, which are constants of the graph (`Constant::offer`): an .onnx file's that have
+  /// an initializer. `CompileOptions::constants` gives one another value, `CompileOptions::input_shapes` makes one an
+  /// input of the Plan, behind the graph's own.
+  std::vector<int> optional_inputs() const;
   /// The node of that name, or null.
   const Node* find(std::string_view name) const;
 

@@ -132,7 +132,13 @@ std::shared_ptr<Module> make_node(const NodeText& node, const NodeSpec& spec) {
   if (node.op == "Constant") {
     const std::optional<Tensor> value = spec.parameter("");
     if (!value) fail("Constant: the file has no tensor of this name");
-    return std::make_shared<Constant>(value->shape(), value->dtype());
+    auto constant = std::make_shared<Constant>(value->shape(), value->dtype());
+    for (const auto& [key, attribute] : node.attributes) {
+      const auto* input = std::get_if<std::vector<std::int64_t>>(&attribute);
+      if (key != "input" || input == nullptr) fail("Constant: expected no attribute but \"input\", got ", quote(key));
+      constant->offer(Shape(*input));
+    }
+    return constant;
   }
   if (find_op(node.op) != nullptr) return std::make_shared<Op>(node.op, node.attributes);
   return make_module(node.op, spec);

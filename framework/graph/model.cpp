@@ -125,6 +125,15 @@ Preprocess detail::preprocess_from_json(std::string_view text) {
   return result;
 }
 
+const Preprocess& ModelPreprocess::value() const {
+  if (!has_value()) {
+    fail(
+        "the model does not say how a photograph becomes its input, as no .onnx file does: set Model::preprocess, to "
+        "torchvision_imagenet() for most networks; lamina convert --preprocess puts it into a model file");
+  }
+  return std::optional<Preprocess>::operator*();
+}
+
 std::string detail::preprocess_to_json(const Preprocess& preprocess) {
   Json json;
   // What is as in torchvision is left out: readers that know of nothing else then read the file.

@@ -11,12 +11,28 @@
 
 namespace lamina {
 
+/// How a photograph becomes a model's input, where that is known. To use what is not throws Error, which says how to
+/// give it.
+class LAMINA_API ModelPreprocess : public std::optional<Preprocess> {
+ public:
+  using std::optional<Preprocess>::optional;
+  using std::optional<Preprocess>::operator=;
+
+  const Preprocess& value() const;
+  const Preprocess& operator*() const { return value(); }
+  const Preprocess* operator->() const { return &value(); }
+  Preprocess* operator->() { return const_cast<Preprocess*>(&value()); }
+
+  friend bool operator==(const ModelPreprocess& a, const Preprocess& b) { return a && *a == b; }
+  friend bool operator==(const ModelPreprocess& a, const ModelPreprocess& b) { return b ? a == *b : !a; }
+};
+
 /// All that a self-describing model file holds: docs/formats.md describes it.
 struct Model {
-  Graph graph;                           ///< weights included
-  std::optional<Preprocess> preprocess;  ///< how a photograph becomes the input
-  std::vector<std::string> labels;       ///< names of the classes, by number; may be empty
-  std::string description;               ///< what the model is for, such as "reads handwritten digits"; may be empty
+  Graph graph;                      ///< weights included
+  ModelPreprocess preprocess;       ///< how a photograph becomes the input; no .onnx file says it
+  std::vector<std::string> labels;  ///< names of the classes, by number; may be empty
+  std::string description;          ///< what the model is for, such as "reads handwritten digits"; may be empty
   /// What else its exporter noted, by key: of a detector "task", "names", "imgsz".
   std::map<std::string, std::string, std::less<>> metadata;
   std::vector<std::string> warnings = {};  ///< of loading: tensors that the graph does not use

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <span>
 
@@ -28,10 +29,17 @@ class Resolver {
     if (options_.batch < 1) fail("batch: expected 1 or more, got ", options_.batch);
     check_names();
     choose_outputs();
-    for (const int input : graph_.inputs()) {
-      const bool bound = options_.constants.contains(nodes_[static_cast<std::size_t>(input)].name);
-      result_.node[static_cast<std::size_t>(input)] = add_input(nodes_[static_cast<std::size_t>(input)]);
-      if (!bound) result_.inputs.push_back(result_.node[static_cast<std::size_t>(input)]);
+    std::vector<int> inputs = graph_.inputs();
+    std::ranges::copy(graph_.optional_inputs(), std::back_inserter(inputs));
+    for (const int input : inputs) {
+      const Graph::Node& node = nodes_[static_cast<std::size_t>(input)];
+      const bool bound = options_.constants.contains(node.name), given = options_.input_shapes.contains(node.name);
+      if (node.module != nullptr && !bound && !given) continue;
+      const int added = result_.node[static_cast<std::size_t>(input)] = add_input(node);
+      if (bound) continue;
+      result_.inputs.push_back(added);
+      const Shape& shape = given ? options_.input_shapes.find(node.name)->second : *node.shape;
+      result_.input_batched.push_back(shape.rank() > 0 && shape[0] == batch);
     }
     check_batch();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -71,7 +79,8 @@ class Resolver {
       }
       waiting.pop_back();
       const int before = result_.network.size();
-      if (node.module != nullptr) result_.node[i] = at_node(node.name, [&] { return add(node); });
+      const bool given = result_.node[i] >= 0;  // an input, also one that has a value of its own
+      if (!given) result_.node[i] = at_node(node.name, [&] { return add(node); });
       result_.end[i] = result_.network.size();
       if (release_) release_(i);
       if (!options_.keep_all) drop_operands(i, before);
@@ -99,10 +108,9 @@ class Resolver {
   /// Names that options speak of must be there.
   void check_names() {
     const auto require_input = [&](const std::string& name) {
-      const Graph::Node* node = graph_.find(name);
-      if (node == nullptr || node->module != nullptr) {
-        fail("compile: the graph has no input ", quote(name), nearest_text(name, node_names(graph_, true)));
-      }
+      const std::vector<std::string> names = node_names(graph_, true);
+      if (std::ranges::find(names, name) != names.end()) return;
+      fail("compile: the graph has no input ", quote(name), nearest_text(name, names));
     };
     for (const auto& [name, shape] : options_.input_shapes) require_input(name);
     for (const auto& [name, value] : options_.constants) require_input(name);
@@ -239,7 +247,7 @@ class Resolver {
 std::vector<std::string> node_names(const Graph& graph, bool inputs) {
   std::vector<std::string> names;
   for (const Graph::Node& node : graph.nodes()) {
-    if (!inputs || node.module == nullptr) names.push_back(node.name);
+    if (!inputs || node.module == nullptr || node.is_optional()) names.push_back(node.name);
   }
   return names;
 }
@@ -249,14 +257,6 @@ Resolved resolve(const Graph& graph, const CompileOptions& options, const Releas
 }
 
 Resolved resolve_batched(const Graph& graph, const CompileOptions& options, const Release& release) {
-  std::vector<bool> input_batched;
-  for (const int input : graph.inputs()) {
-    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
-    if (options.constants.contains(node.name)) continue;
-    const auto given = options.input_shapes.find(node.name);
-    const Shape& shape = given == options.input_shapes.end() ? *node.shape : given->second;
-    input_batched.push_back(shape.rank() > 0 && shape[0] == batch);
-  }
   // Outputs that have one row less where the batch is one less. One image is the least: there is nothing to leave out.
   std::vector<Shape> smaller;
   if (options.batch > 1) {
@@ -271,7 +271,6 @@ Resolved resolve_batched(const Graph& graph, const CompileOptions& options, cons
     }
   }
   Resolved resolved = resolve(graph, options, release);
-  resolved.input_batched = std::move(input_batched);
   resolved.output_batched.assign(resolved.outputs.size(), false);
   for (std::size_t i = 0; i < smaller.size(); ++i) {
     Shape shape = resolved.network[resolved.outputs[i]].shape;

@@ -19,7 +19,8 @@ struct Resolved {
   std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
   std::vector<int> outputs;  ///< of the network
   std::vector<std::string> output_names;
-  std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch: see resolve_batched
+  std::vector<bool> input_batched;   ///< the first extent is the batch
+  std::vector<bool> output_batched;  ///< likewise: see resolve_batched
 };
 
 /// Told the number of each node of a graph whose module is not needed any more; may be empty.
@@ -29,7 +30,7 @@ using Release = std::function<void(std::size_t node)>;
 /// unless `options.keep_all`. Throws Error naming the node that does not fit, UnboundInputs as that says.
 Resolved resolve(const Graph& graph, const CompileOptions& options, const Release& release = {});
 
-/// The same for a Plan: it is known as well which inputs and outputs have the batch in front. Resolves twice, the first
+/// The same for a Plan: it is known as well which outputs have the batch in front. Resolves twice, the first
 /// time with a smaller batch.
 Resolved resolve_batched(const Graph& graph, const CompileOptions& options, const Release& release);
 
@@ -38,7 +39,7 @@ inline std::string parameter_key(const std::string& node, const std::string& par
   return parameter.empty() ? node : node + '.' + parameter;
 }
 
-/// The names of all nodes, or of the inputs.
+/// The names of all nodes, or of the inputs, optional ones too.
 std::vector<std::string> node_names(const Graph& graph, bool inputs = false);
 
 /// Throws Error where `options.stop` says so.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "lamina/base/error.h"
 #include "lamina/cpu/softmax.h"
@@ -28,6 +29,36 @@ Tensor softmax(const Tensor& logits) {
   cpu::softmax(SoftmaxKind::softmax, host.values<float>().data(), result.values<float>().data(), host.numel() / classes,
                classes, 1, pool);
   return result;
+}
+
+Scores scores_of(const Graph& graph) {
+  // What leaves the numbers, or the order of them and what they mean, as they are.
+  constexpr std::string_view passing[] = {"Cast",    "CastLike", "Clip",     "DequantizeLinear", "Dropout",
+                                          "Flatten", "Identity", "Reshape",  "QuantizeLinear",   "Squeeze",
+                                          "dropout", "flatten",  "Unsqueeze"};
+  for (int at = graph.outputs().empty() ? -1 : graph.outputs()[0]; at >= 0;) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(at)];
+    const std::string_view op = node.module == nullptr ? "" : node.module->op();
+    if (op == "softmax" || op == "Softmax") return Scores::probabilities;
+    if (op == "sigmoid" || op == "Sigmoid" || op == "HardSigmoid") return Scores::independent;
+    if (std::ranges::find(passing, op) == std::end(passing)) break;
+    at = node.inputs.empty() ? -1 : node.inputs[0];
+  }
+  return Scores::logits;
+}
+
+Tensor class_scores(const Tensor& output, Scores scores) {
+  if (!output.defined() || !is_activation(output.dtype()) || output.shape().rank() != 2) {
+    detail::fail("expected scores f32 [N, classes], got ", output.description());
+  }
+  const Tensor numbers = output.to(Device::cpu()).to(DType::f32);
+  const std::int64_t count = numbers.shape()[1];
+  if (count == 1 && scores == Scores::independent) {
+    std::vector<float> both;
+    for (const float p : numbers.values<float>()) both.insert(both.end(), {1 - p, p});
+    return Tensor::from(both, {numbers.shape()[0], 2});
+  }
+  return scores == Scores::logits && count > 1 ? softmax(numbers) : numbers;
 }
 
 std::vector<Scored> top_k(const Tensor& scores, int k) {

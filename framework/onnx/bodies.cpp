@@ -88,6 +88,7 @@ bool Flattener::branch(const FlatNode& node, const Scope& scope) {
     if (stored->data_type != data_type_bool) return false;
     const Tensor flag = tensors_.read(*stored);
     if (flag.numel() != 1) return false;
+    value(node.inputs[0]).input = nullptr;  // what the graph is depends on it
     add_branch(*branches[flag.values<bool>()[0] ? 0 : 1], node, scope, "");
     return true;
   }

@@ -18,7 +18,7 @@ class Builder {
   virtual int constant(std::string name, Tensor value) = 0;
   virtual int op(std::string name, std::string op, Attributes attributes, std::vector<int> inputs) = 0;
   /// Undefined unless the node is a constant.
-  virtual Tensor value_of(int node) const = 0;
+  virtual Tensor value_of(int node) = 0;
   virtual Tensor read(const TensorProto& tensor) = 0;
 };
 

@@ -215,7 +215,10 @@ FlatGraph Flattener::run() {
   add_constants(model_.graph, scope);
   for (const ValueInfoProto& input : model_.graph.inputs) {
     if (input.name.empty()) refuse(scope, "an input has no name");
-    if (const int known = find(input.name, scope); known >= 0 && value(known).is_constant()) continue;
+    if (const int known = find(input.name, scope); known >= 0 && value(known).is_constant()) {
+      value(known).input = &input;
+      continue;
+    }
     graph_.inputs.push_back(define(input.name, scope));
   }
   add_body(model_.graph.nodes, scope);

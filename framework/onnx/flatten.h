@@ -18,10 +18,11 @@ struct Argument {
 
 /// A value of the model: an input, a constant, or an output of a node.
 struct FlatValue {
-  std::string name;                     // unique
-  int node = -1;                        // that makes it
-  const TensorProto* stored = nullptr;  // of a constant of the file
-  Tensor tensor = {};                   // of a constant that an attribute writes in numbers
+  std::string name;                       // unique
+  int node = -1;                          // that makes it
+  const TensorProto* stored = nullptr;    // of a constant of the file
+  Tensor tensor = {};                     // of a constant that an attribute writes in numbers
+  const ValueInfoProto* input = nullptr;  // of a constant that may be given
 
   bool is_constant() const { return stored != nullptr || tensor.defined(); }
 };

@@ -35,7 +35,11 @@ class Importer final : public Builder {
 
   int constant(std::string name, Tensor value) override;
   int op(std::string name, std::string op, Attributes attributes, std::vector<int> inputs) override;
-  Tensor value_of(int node) const override { return result_.nodes[static_cast<std::size_t>(node)].value; }
+  Tensor value_of(int node) override {
+    ImportedNode& found = result_.nodes[static_cast<std::size_t>(node)];
+    found.optional = false;  // what the graph is depends on it
+    return found.value;
+  }
   Tensor read(const TensorProto& tensor) override { return tensors_.read(tensor); }
 
  private:
@@ -98,6 +102,14 @@ int Importer::node_of(int value) {
     tensor = known;
   }
   node = append({.kind = ImportedNode::Kind::constant, .name = flat.name, .value = std::move(tensor)});
+  if (flat.input == nullptr) return node;
+  ImportedNode& constant = result_.nodes[static_cast<std::size_t>(node)];
+  constant.optional = true;
+  for (const std::int64_t extent : constant.value.shape()) {
+    const std::size_t i = constant.shape.size();
+    const bool fixed = i >= flat.input->dims.size() || flat.input->dims[i].known;
+    constant.shape.push_back(fixed ? extent : open_extent);
+  }
   return node;
 }
 

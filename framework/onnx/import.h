@@ -21,8 +21,9 @@ struct ImportedNode {
   Kind kind = Kind::op;
   std::string name;  // of the ONNX value, unique; any bytes
 
-  // Of an input.
+  // Of an input, and of a constant that may be given another value.
   std::vector<std::int64_t> shape = {};  // batch_extent and open_extent among them
+  bool optional = false;                 // such a constant
   DType dtype = DType::f32;
 
   Tensor value = {};  // of a constant: a view of the mapped file where that can be

@@ -26,7 +26,9 @@ Value add(Graph& graph, const std::vector<Value>& values, onnx::ImportedNode nod
   for (const int input : node.inputs) inputs.push_back(input < 0 ? Value() : values[static_cast<std::size_t>(input)]);
   std::shared_ptr<Module> module;
   if (node.kind == Kind::constant) {
-    module = std::make_shared<Constant>(std::move(node.value));
+    auto constant = std::make_shared<Constant>(std::move(node.value));
+    if (node.optional) constant->offer(Shape(node.shape));
+    module = std::move(constant);
   } else {
     module = std::make_shared<Op>(std::move(node.op), std::move(node.attributes));
   }

@@ -12,6 +12,11 @@ Shape Constant::output_shape(std::span<const Shape> inputs) const {
   return parameters()[0].shape;
 }
 
+Attributes Constant::attributes() const {
+  if (!input_) return {};
+  return {{"input", std::vector<std::int64_t>(input_->begin(), input_->end())}};
+}
+
 std::unique_ptr<Operator> Constant::prepare(const Preparation&) const { fail("Constant: computes nothing"); }
 
 Op::Op(std::string name, Attributes attributes) : name_(std::move(name)), attributes_(std::move(attributes)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "lamina/module/module.h"
@@ -14,11 +15,20 @@ class LAMINA_API Constant final : public Module {
 
   const Tensor& value() const { return parameter(""); }
 
+  /// Makes it an optional input of its graph (`Graph::optional_inputs`): a tensor of that shape, whose extents may be
+  /// open, may be given in its place. Returns itself.
+  Constant& offer(Shape input) { return input_ = input, *this; }
+  const std::optional<Shape>& input() const { return input_; }
+
   std::string_view op() const override { return "Constant"; }
+  Attributes attributes() const override;
   Shape output_shape(std::span<const Shape> inputs) const override;
   DType output_dtype(std::span<const DType>) const override { return parameters()[0].dtype; }
   bool takes(const Preparation&) const override { return false; }
   std::unique_ptr<Operator> prepare(const Preparation&) const override;
+
+ private:
+  std::optional<Shape> input_;
 };
 
 /// An operation of docs/inside/ops.md, by its name and attributes: those of ONNX, in the meaning of its newest operator

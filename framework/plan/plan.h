@@ -52,13 +52,14 @@ struct CompileOptions {
   /// says how the network would run there; with less than there is (an architecture of 80, AVX2), the plan makes do
   /// with it.
   std::optional<DeviceDescription> description = {};
-  /// Shapes of inputs by name, for those that leave extents open; the batch may be part of them.
+  /// Shapes of inputs by name, for those that leave extents open; the batch may be part of them. An optional input that
+  /// is named here becomes one of the Plan's (`Graph::optional_inputs`).
   std::map<std::string, Shape, std::less<>> input_shapes = {};
   /// Names of nodes that are the outputs, in this order; empty: those of the graph. Any node may be one: embeddings,
   /// maps.
   std::vector<std::string> outputs = {};
-  /// Values of inputs by name, on the CPU. They are part of the Plan then and no longer its inputs. Shapes, axes and
-  /// weights may depend on nothing else.
+  /// Values of inputs by name, optional ones too, on the CPU. They are part of the Plan then and no longer its inputs.
+  /// Shapes, axes and weights may depend on nothing else.
   std::map<std::string, Tensor, std::less<>> constants = {};
   /// Compiling throws Error soon after this is asked to stop.
   std::stop_token stop = {};

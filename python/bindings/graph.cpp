@@ -272,14 +272,6 @@ void bind_graph(nb::module_& m) {
             return nb::tuple(names);
           },
           nb::sig("def nodes(self) -> tuple[str, ...]"), "The names of all nodes, inputs too.")
-      .def_prop_ro(
-          "output_op",
-          [](const Graph& self) {
-            const auto node = static_cast<std::size_t>(self.outputs().at(0));
-            const auto& module = self.nodes()[node].module;
-            return std::string(module == nullptr ? "" : module->op());
-          },
-          "The op of the first output.")
       .def("__repr__", &graph_text);
   m.def(
       "check_options",

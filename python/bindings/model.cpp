@@ -72,11 +72,10 @@ void save_file(const std::filesystem::path& path, const Graph& graph, std::optio
   save_model(path, model_of(graph, preprocess, std::move(labels)));
 }
 
-/// The classes of each row of scores, the most probable first.
-nb::list top_classes(nb::handle scores, int k, bool probabilities) {
+/// The classes of each row of a network's output, the most probable first.
+nb::list top_classes(const Graph& graph, nb::handle scores, int k) {
   const Lent lent(scores, "scores", Lent::Access::read);
-  const Tensor rows = probabilities ? lent.tensor() : softmax(lent.tensor());
-  if (rows.shape().rank() != 2) fail("scores: expected [N, classes], got ", rows.description());
+  const Tensor rows = class_scores(lent.tensor(), scores_of(graph));
   nb::list result;
   for (std::int64_t i = 0; i < rows.shape()[0]; ++i) {
     nb::list row;
@@ -100,7 +99,7 @@ void bind_model(nb::module_& m) {
   nb::class_<Model>(m, "ModelFile", "All that a model file holds.")
       .def_prop_ro(
           "graph", [](Model& self) -> Graph& { return self.graph; }, nb::rv_policy::reference_internal)
-      .def_ro("preprocess", &Model::preprocess)
+      .def_prop_ro("preprocess", [](const Model& self) -> std::optional<Preprocess> { return self.preprocess; })
       .def_ro("labels", &Model::labels)
       .def_ro("description", &Model::description)
       .def_prop_ro(
@@ -132,10 +131,9 @@ void bind_model(nb::module_& m) {
         return names;
       },
       nb::sig("def arch_names() -> list[str]"), "The ready-made networks that arch() knows.");
-  m.def("top_classes", &top_classes, nb::arg("scores"), nb::arg("k"), nb::arg("probabilities"),
-        nb::sig("def top_classes(scores: typing.Any, k: int, probabilities: bool) -> list[list[tuple[int, float]]]"),
-        "The k classes with the highest probability of each row, of scores [N, classes] that are probabilities or "
-        "become them by a softmax.");
+  m.def("top_classes", &top_classes, nb::arg("graph"), nb::arg("scores"), nb::arg("k"),
+        nb::sig("def top_classes(graph: Graph, scores: typing.Any, k: int) -> list[list[tuple[int, float]]]"),
+        "The k classes with the highest probability of each row of the graph's output [N, classes].");
 }
 
 }  // namespace lamina::python

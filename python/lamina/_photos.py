@@ -88,7 +88,6 @@ class Classifier:
             side = self.preprocess.crop
             options.setdefault("input_shapes", {model.input_names[0]: (batch, 3, side, side)})
         self.pool = Pool(model, options.pop("device", "auto"), photos=True, batch=batch, **options)
-        self.probabilities = model.graph.output_op.lower() == "softmax"
         shapes = self.pool.output_shapes
         if len(shapes) != 1 or len(shapes[0]) != 2:
             raise Error(f"classify: expected a model whose one output is scores [N, classes], got {shapes}")
@@ -103,7 +102,7 @@ class Classifier:
 
     def classes(self, scores: Any, top: int) -> list[list[tuple[str, float]]]:
         """Of each row."""
-        named = _core.top_classes(np.asarray(scores), top, self.probabilities)
+        named = _core.top_classes(self.model.graph, np.asarray(scores), top)
         return [[(self.name(index), score) for index, score in row] for row in named]
 
     def name(self, index: int) -> str:

@@ -29,7 +29,7 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_275,
-    "framework/graph": 1_310,  # what photographs the ready-made networks take
+    "framework/graph": 1_400,  # what scores are, inputs that need not be given, preprocessing that is not known
     "framework/images": 1_865,  # resizing as OpenCV does, which was detect's alone
     "framework/kernel": 2_610,  # what of a problem each kernel reads, by construction
     "framework/layers": 1_402,
@@ -48,7 +48,7 @@ LEFT_OUT = {
 }
 TESTS = {"tests": 31_500}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 53_340), (LEFT_OUT, 4_216), (TESTS, 31_804))
+TABLES = ((EVERY_BUILD, 53_440), (LEFT_OUT, 4_216), (TESTS, 31_804))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

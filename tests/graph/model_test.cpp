@@ -42,6 +42,17 @@ TEST(Model, SurvivesSavingAndLoading) {
   }
 }
 
+TEST(Model, PreprocessThatIsNotKnownIsNotUsed) {
+  Model model;
+  expect_error([&] { (void)*model.preprocess; },
+               {"does not say how a photograph becomes its input", "set Model::preprocess"});
+  expect_error([&] { (void)model.preprocess->crop; }, {"torchvision_imagenet()"});
+  expect_error([&] { (void)model.preprocess.value(); }, {"lamina convert --preprocess"});
+  model.preprocess = torchvision_imagenet();
+  EXPECT_EQ(*model.preprocess, torchvision_imagenet());
+  EXPECT_EQ(CompileOptions{.photos = model.preprocess}.photos, torchvision_imagenet());
+}
+
 TEST(Model, PreprocessIsWrittenAsPeopleWriteIt) {
   const TemporaryDirectory dir;
   Model model;

@@ -24,6 +24,63 @@ TEST(OnnxLoad, AModelRuns) {
   EXPECT_TRUE(std::ranges::equal(y.values<float>(), std::vector<float>{1, -1, 2, 2}));
 }
 
+/// y = x * k, and k need not be given.
+Model with_a_default() {
+  return load(onnx::model(Graph{.nodes = {{"Mul", {"x", "k"}, {"y"}}},
+                                .initializers = {floats("k", {3}, {1, 2, 3})},
+                                .inputs = {value_info("x", {3}), value_info("k", {3})}}));
+}
+
+TEST(OnnxLoad, AnInputThatIsAnInitializerTooMayBeGiven) {
+  const TemporaryDirectory dir;
+  const Model read = with_a_default();
+  save_model(dir / "model", read);
+  const Model saved = load_model(dir / "model");
+  const lamina::Graph part = read.graph.until("y");
+  const Tensor x = Tensor::from(std::vector<float>{1, 1, 1}, {3}), k = Tensor::from(std::vector<float>{4, 5, 6}, {3});
+  const auto expect = [](const Tensor& y, std::vector<float> wanted) {
+    EXPECT_TRUE(std::ranges::equal(y.values<float>(), wanted));
+  };
+  for (const lamina::Graph* graph : {&read.graph, &saved.graph, &part}) {
+    ASSERT_EQ(graph->optional_inputs().size(), 1u);
+    EXPECT_EQ(graph->inputs().size(), 1u);
+    for (const bool keep_all : {false, true}) {
+      CompileOptions options = {.keep_all = keep_all};
+      Plan plain = graph->compile(options);
+      expect(plain.run(x), {1, 2, 3});
+      expect_error([&] { plain.run({{"x", x}, {"k", k}}); }, {"no input \"k\""});
+      options.input_shapes["k"] = {3};
+      Plan both = graph->compile(options);
+      both.run({{"k", k}, {"x", x}});
+      expect(both.output("y"), {4, 5, 6});
+      options.constants["k"] = k;
+      Plan bound = graph->compile(options);
+      expect(bound.run(x), {4, 5, 6});
+    }
+    expect_error([&] { (void)graph->compile({.constants = {{"kk", k}}}); }, {"no input \"kk\"", "\"k\""});
+    expect_error([&] { (void)graph->compile({.constants = {{"k", Tensor({4})}}}); }, {"k: expected a constant", "[4]"});
+  }
+}
+
+TEST(OnnxLoad, WhatDecidedWhatTheGraphIsCannotBeGiven) {
+  const auto branch = [](const char* op) {
+    return graph(Graph{.nodes = {{op, {"x"}, {"r"}}}, .inputs = {}, .outputs = {"r"}});
+  };
+  const Model model = load(onnx::model(
+      Graph{.nodes = {{"If",
+                       {"c"},
+                       {"y"},
+                       {graph_attribute("then_branch", branch("Neg")), graph_attribute("else_branch", branch("Abs"))}}},
+            .initializers = {tensor<std::uint8_t>("c", {}, {1}, BOOL)},
+            .inputs = {value_info("x", {3}), value_info("c", {}, BOOL)}}));
+  EXPECT_TRUE(model.graph.optional_inputs().empty());
+  expect_error(
+      [&] {
+        (void)model.graph.compile({.constants = {{"c", Tensor::zeros({}, DType::boolean)}}});
+      },
+      {"no input \"c\""});
+}
+
 TEST(OnnxLoad, OpsThatLaminaHasNotAreNamed) {
   const Graph g{.nodes = {{"NonMaxSuppressionOfSorts", {"x"}, {"y"}}}};
   expect_error([&] { load(onnx::model(g)); }, {"NonMaxSuppressionOfSorts (opset 23): 1 node", "no such op"});
