@@ -120,6 +120,7 @@ class DetectRun {
 
 void detect(const DetectCommand& command) {
   const auto [photos, missing] = find_photos(command.photos);
+  if (!command.coco.empty()) require_coco_names(photos);
   PicturePaths pictures(command.out, "detections", photos);
   Model model = command.model.load();
   print_warnings(model);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "photos/csv.h"
@@ -50,6 +51,18 @@ Json image_id(const std::filesystem::path& photo) {
 }
 
 }  // namespace
+
+void require_coco_names(const std::vector<std::filesystem::path>& photos) {
+  std::map<Json, std::filesystem::path> known;
+  for (const std::filesystem::path& photo : photos) {
+    const auto [other, is_new] = known.emplace(image_id(photo), photo);
+    if (is_new) continue;
+    throw Error(
+        fmt::format("--coco: {} and {} would both be image {}, which is what COCO knows of a photograph: run them "
+                    "apart, to files of their own",
+                    other->second.string(), photo.string(), other->first.dump()));
+  }
+}
 
 Json to_json(const FoundThings& found) {
   auto list = Json::array();

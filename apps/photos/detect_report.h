@@ -26,6 +26,9 @@ nlohmann::ordered_json to_json(const FoundThings& found);
 /// its category numbers; others get theirs, counted from 0.
 void add_coco(nlohmann::ordered_json& list, const FoundThings& found, const std::vector<std::string>& classes);
 
+/// Throws Error where two photographs have one number or name, which is all that COCO's results say of them.
+void require_coco_names(const std::vector<std::filesystem::path>& photos);
+
 inline constexpr const char* csv_header = "photo,rank,class,name,score,left,top,right,bottom\n";
 std::string to_csv(const FoundThings& found);
 

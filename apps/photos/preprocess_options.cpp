@@ -204,9 +204,12 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
 Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, const std::string& source) const {
   const bool in_parts = !(fit + scale + mean + std).empty();
   if (name.empty() && !model.preprocess && !in_parts) {
-    throw Error(source +
-                ": the model does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
-                "imagenet is what most networks want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
+    const auto task = model.metadata.find("task");  // Ultralytics', whose classifiers have no mean and no deviation
+    const bool plain = task != model.metadata.end() && task->second == "classify";
+    throw Error(source + ": the model does not say how a photograph becomes its input (no lamina.preprocess): " +
+                (plain ? "--fit crop --scale 1/255 is what Ultralytics' classifiers want"
+                       : "--preprocess imagenet is what most networks want") +
+                ", --size, --fit, --scale, --mean and --std say it in parts; lamina "
                 "convert and export_torch.py put it into a model file");
   }
   Preprocess result = name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named(name);

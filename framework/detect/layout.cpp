@@ -96,7 +96,7 @@ Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> 
   };
   if (!notes.task.empty() && std::ranges::find(tasks, notes.task) == tasks.end()) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
-         notes.task == "classify" ? ": lamina classify runs it" : "");
+         notes.task == "classify" ? ": lamina classify runs it, with --fit crop --scale 1/255" : "");
   }
   if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
   const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();

@@ -21,8 +21,7 @@ class TwoTaps {
 
  private:
   struct Tap {
-    int first = 0;
-    int weight = 0, next = 0;  // of `first` and of the pixel after it
+    int first = 0, weight = 0, next = 0;  // a pixel, and the weights of it and of the one after it
   };
 
   static std::vector<Tap> taps_of(int in, std::int64_t out, std::int64_t begin, int count, bool held);

@@ -78,6 +78,7 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   if (shapes.empty() || constants.size() != shapes.size()) return append(std::move(node));
   if (node.module->is_view(shapes)) return append_constant(std::move(node.name), constants[0].view(node.shape));
   const std::size_t bytes = bytes_of(node.shape, {.dtype = node.dtype}), counted = bytes > uncounted ? bytes : 0;
+  if (bytes > of_any_network + of_each_byte * stored_) spend(bytes);  // which refuses it: no run has room for it either
   if (!has_room(counted)) return append(std::move(node));
   computed_ += counted;
   const int id = append_constant(std::move(node.name), run_once(*node.module, constants, node.shape, node.dtype, 1));

@@ -69,6 +69,11 @@ expect 1 'got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
 expect 1 'digits.safetensors: expected outputs of a detector.*scores of a classifier' detect photo.png --model "$source/weights/digits.safetensors"
 printf 'x\n' >labels.txt
 expect 1 'names 1 classes.*scores of 3' detect photo.png --model "$golden/raw.onnx" --labels labels.txt
+mkdir other && cp photo.png other/photo.jpg
+expect 1 'coco: photo.png and other/photo.jpg would both be image "photo"' detect photo.png other/photo.jpg --model "$golden/raw.onnx" --coco same.json
+cp photo.png 139.png
+expect 1 'would both be image 139' detect 139.png 000000000139.png --model "$golden/raw.onnx" --coco same.json
+check 'nothing was written' test ! -e same.json
 echo nothing >broken.png
 expect 1 'broken.png' detect broken.png photo.png --model "$golden/raw.onnx" --no-pictures --json both.json
 check 'the other one was looked at' python3 -c 'import json; a = json.load(open("both.json")); assert "error" in a[0] and a[1]["detections"]'

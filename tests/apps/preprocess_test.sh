@@ -82,7 +82,7 @@ seen '[1, 3, 8, 8]' 4,4=0.5,-0.3,-0.5 -- --model fixed.safetensors --preprocess 
 
 # convert keeps it, and every command that takes photographs takes it
 expect 0 'wrote kept.safetensors' convert open.safetensors kept.safetensors --preprocess yolo --size 16 --fill 7
-expect 0 'preprocess: long side to 16, centre crop 16 on 7, 7, 7, levels / 255' inspect kept.safetensors --input-shape 1x3x16x16
+expect 0 'preprocess: long side to 16 without antialias, centre crop 16 on 7, 7, 7, levels / 255' inspect kept.safetensors --input-shape 1x3x16x16
 seen '[1, 3, 16, 16]' 0,0=0.0274509,0.0274509,0.0274509 8,8=1,0.2,0 -- --model kept.safetensors
 expect 0 'wide.ppm: 16x8 -> .*-> scores \[1, 3, 16, 16\]' segment wide.ppm --model open.safetensors --size 16 --fit letterbox --scale 1
 expect 0 '100.00 %  class 2' segment wide.ppm --model open.safetensors --size 16 --bgr --mean 0 --std 1

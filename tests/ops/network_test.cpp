@@ -25,6 +25,18 @@ TEST(Network, ConstantsThatAreComputedAreBoundedTogether) {
   EXPECT_TRUE(network[network.add("y", relu, {x})].constant.defined());
 }
 
+TEST(Network, WhatOnlyConstantsMakeIsNoLargerThanTheyAllow) {
+  const auto expand = [](std::int64_t extent) {  // 4 bytes to `extent` of them, as ConstantOfShape does
+    Network network;
+    const int one = network.add_constant("one", Tensor::zeros({1}));
+    const int to = network.add_constant("to", Tensor::from(std::vector{extent}, {1}));
+    Expansion expansion(network, Op("Expand"), "op", {one, to});
+    detail::find_op("Expand")->expand(expansion);
+  };
+  expand(1000);
+  expect_error([&] { expand(1'000'000'000); }, {"constants that take 4000000000 bytes", "a network with 12 bytes"});
+}
+
 TEST(Network, ListsOfPlacesAreBoundedTogether) {
   const Tensor pads = Tensor::from(std::vector<std::int64_t>{0, 8191}, {2});
   Network network;
