@@ -82,8 +82,8 @@ class Assignment {
       if (!constant.defined()) continue;
       new_buffer(static_cast<int>(v), 0);
       Plan::Impl::Buffer& made = plan_.buffers.back();
-      made.constant = constant.reinterpret({static_cast<std::int64_t>(constant.bytes())}, DType::u8);
-      if (plan_.options.device.is_cuda()) plan_.memory.parameters += constant.bytes();
+      made.constant = detail::constant(constant, plan_.options.device)
+                          .reinterpret({static_cast<std::int64_t>(constant.bytes())}, DType::u8);
     }
   }
 

@@ -39,16 +39,18 @@ class Compiler {
  private:
   void prepare() {
     detail::settle_options(compilation_.graph, plan_.options);
-    if (!compilation_.release) keep_parameters();
+    keep_parameters();
     detail::take_passes(compilation_);
   }
 
-  /// Those that the graph goes on to hold.
+  /// Those of the graph, which it goes on to hold or gives up, and the caller's constants.
   void keep_parameters() {
+    const bool given_up = compilation_.release != nullptr;
     for (const Graph::Node& node : compilation_.graph.nodes()) {
       if (node.module == nullptr) continue;
-      for (const auto& parameter : node.module->parameters()) compilation_.given.insert(parameter.value.raw());
+      for (const auto& parameter : node.module->parameters()) compilation_.constants.keep(parameter.value, given_up);
     }
+    for (const auto& [name, value] : plan_.options.constants) compilation_.constants.keep(value, false);
   }
 
   Plan::Impl::Port port(int value) {
@@ -109,7 +111,7 @@ class Compiler {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       Plan::Impl::Buffer& buffer = plan_.buffers[b];
       if (!buffer.constant.defined()) continue;
-      buffer.home = buffer.constant = buffer.constant.to(device);
+      buffer.home = buffer.constant;
       plan_.bind(b, buffer.home);
     }
     if (device.is_cuda()) {
@@ -144,7 +146,7 @@ auto with_memory(const F& f) {
 }  // namespace
 
 PlanMemory Graph::plan_memory(const CompileOptions& options) const {
-  return with_memory([&] { return Compiler(*this, options).look().memory; });
+  return with_memory([&] { return Compiler(*this, options).look().memory_now(); });
 }
 
 std::string Graph::plan_summary(const CompileOptions& options) const {

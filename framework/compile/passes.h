@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "lamina/compile/program.h"
 #include "lamina/plan/arena.h"
 #include "lamina/plan/plan_impl.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::detail {
 
@@ -18,8 +18,8 @@ namespace lamina::detail {
 struct Compilation {
   const Graph& graph;
   Release release;  ///< told of the graph's modules that are not needed any more
+  PlanConstants constants = {};
   std::unique_ptr<Plan::Impl> plan = std::make_unique<Plan::Impl>();
-  std::set<const void*> given = {};  ///< parameters that stay the graph's
   Program program = {};
   std::vector<int> buffers = {};        ///< by value
   std::vector<std::size_t> homed = {};  ///< buffers that live in the arena

@@ -16,25 +16,13 @@ std::size_t parameter_bytes(const Module& module) {
   return bytes;
 }
 
-std::size_t bytes_moved(const Program& program, const Operation& op, const Operator& prepared) {
-  std::size_t bytes = prepared.parameter_bytes();
-  if (bytes == 0) bytes = parameter_bytes(*op.module);
+std::size_t bytes_moved(const Program& program, const Operation& op) {
+  std::size_t bytes = 0;
   for (const int input : op.inputs) {
     bytes += bytes_of(program.value(input).shape, program.value(input).format);
   }
   for (const int result : {op.output, op.second_output}) {
     if (result != none) bytes += bytes_of(program.value(result).shape, program.value(result).format);
-  }
-  return bytes;
-}
-
-/// Bytes of the operator's packed parameters; where it uses them in place, of those that are not the graph's, but
-/// made by folding or turning, or given up. On a GPU it has copies, which it counts itself.
-std::size_t parameter_bytes(const Compilation& c, const Operation& op, const Operator& prepared) {
-  std::size_t bytes = prepared.parameter_bytes();
-  if (bytes > 0 || c.plan->options.device.is_cuda()) return bytes;
-  for (const auto& parameter : op.module->parameters()) {
-    if (!c.given.contains(parameter.value.raw())) bytes += parameter.value.bytes();
   }
   return bytes;
 }
@@ -48,6 +36,7 @@ void use(Compilation& c, int value, std::size_t step, int slot) {
 
 void prepare_steps(Compilation& c) {
   Plan::Impl* const plan = c.plan.get();
+  (void)c.constants.bytes_of_step();  // of what is in use without a step
   for (Operation& op : c.program.operations) {
     if (op.view) continue;
     heed_stop(plan->options);
@@ -64,9 +53,8 @@ void prepare_steps(Compilation& c) {
     step.op = at_node(op.name, [&] { return op.module->prepare(views.preparation); });
     step.inputs.resize(shapes.size());
     step.flops = op.module->flops(shapes);
-    step.bytes = bytes_moved(c.program, op, *step.op);
+    step.bytes = bytes_moved(c.program, op);
     plan->memory.workspace = std::max(plan->memory.workspace, step.op->workspace_bytes());
-    plan->memory.parameters += parameter_bytes(c, op, *step.op);
 
     const std::size_t number = plan->steps.size();
     step.beside = op.beside && step.op->heeds_neighbours() && plan->steps.back().op->heeds_neighbours();
@@ -75,8 +63,15 @@ void prepare_steps(Compilation& c) {
     use(c, op.output, number, -1);
     if (op.second_output != none) use(c, op.second_output, number, -2);
     plan->steps.push_back(std::move(step));
+    const std::size_t of_module = parameter_bytes(*op.module), own = plan->steps.back().op->parameter_bytes();
     op.module.reset();  // and with it weights of its own that were packed: or all of them would be there twice
+    const std::size_t asked = c.constants.bytes_of_step();
+    const bool in_place = asked + own == 0;  // by an operator that asks for nothing, of a module of the user's
+    plan->steps.back().bytes += in_place ? of_module : asked + own;
+    plan->memory.parameters += in_place && c.release && plan->options.device.is_cpu() ? of_module : own;
   }
+  plan->constants = c.constants.in_use();
+  for (const auto& bytes : plan->constants) plan->memory.parameters += *bytes;
 }
 
 /// A step beside another is launched when that one begins, not before; for a product this takes longer than to wait

@@ -123,8 +123,7 @@ std::unique_ptr<Operator> through_pixels(
   const std::int64_t in_floats = floats_of(in), own = in_floats + (turns_back ? floats_of(out) : 0);
   return detail::make_operator(
       detail::concat("from planes, ", op->description()),
-      {.workspace = static_cast<std::size_t>(own) * sizeof(float) + op->workspace_bytes(),
-       .parameters = op->parameter_bytes()},
+      {.workspace = static_cast<std::size_t>(own) * sizeof(float) + op->workspace_bytes()},
       [=, &moves = best_kernel(bf16::moves(), p.device)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                          const Execution& execution) {
         auto* const workspace = static_cast<float*>(execution.workspace);

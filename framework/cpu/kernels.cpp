@@ -14,6 +14,7 @@
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/extents.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina {
 namespace {
@@ -32,16 +33,20 @@ bool takes_affine(const AffineProblem&, const Preparation& p) {
   return p.keeps_format() && is_computed(p.input().format.dtype) && rows;
 }
 
+AffineProblem with_constants(AffineProblem problem) {
+  problem.scale = detail::constant(problem.scale), problem.shift = detail::constant(problem.shift);
+  return problem;
+}
+
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
   const cpu::AffineKernel& kernel = cpu::best_kernel(cpu::affine_kernels(), p.device);
-  return make_operator("scale and shift", {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem, &kernel, format = p.input().format, a = detail::activation_of(p.input().shape),
-                        pitches = cpu::PixelPitches{p.input().channels, p.output().channels}](
-                           Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cpu::scale_and_shift(kernel, format, a, pitches, inputs[0].raw(), floats(problem.scale),
-                                              floats(problem.shift), outputs[0].raw(), problem.epilogue.relu(),
-                                              *execution.pool);
-                       });
+  return make_operator("scale and shift", [problem = with_constants(problem), &kernel, format = p.input().format,
+                                           a = detail::activation_of(p.input().shape),
+                                           pitches = cpu::PixelPitches{p.input().channels, p.output().channels}](
+                                              Inputs inputs, Outputs outputs, const Execution& execution) {
+    cpu::scale_and_shift(kernel, format, a, pitches, inputs[0].raw(), floats(problem.scale), floats(problem.shift),
+                         outputs[0].raw(), problem.epilogue.relu(), *execution.pool);
+  });
 }
 
 /// Of what codes stand for, pixel by pixel: to codes, or to f32.
@@ -55,10 +60,9 @@ bool takes_affine_of_codes(const AffineProblem&, const Preparation& p) {
 std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
   const auto channels = static_cast<std::size_t>(p.input().shape[1]);
   return make_operator(
-      "scale and shift of codes",
-      {.workspace = channels * sizeof(float) * static_cast<std::size_t>(p.threads),
-       .parameters = problem.scale.bytes() + problem.shift.bytes()},
-      [problem, input = p.input(), output = p.output(), &affine = cpu::best_kernel(cpu::affine_kernels(), p.device),
+      "scale and shift of codes", {.workspace = channels * sizeof(float) * static_cast<std::size_t>(p.threads)},
+      [problem = with_constants(problem), input = p.input(), output = p.output(),
+       &affine = cpu::best_kernel(cpu::affine_kernels(), p.device),
        &codes = cpu::best_kernel(cpu::codes_kernels(), p.device)](Inputs inputs, Outputs outputs,
                                                                   const Execution& execution) {
         const std::int64_t count = input.shape[1], pixels = input.shape[0] * input.shape[2] * input.shape[3];

@@ -1,6 +1,7 @@
 #include "lamina/cpu/images.h"
 
 #include <algorithm>
+#include <new>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -8,6 +9,7 @@
 #include "lamina/images/preprocess.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/activation.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
 namespace {
@@ -54,15 +56,17 @@ void normalize(const Activation& a, const detail::LevelTable& table, const std::
 }  // namespace
 
 std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
-  detail::LevelTable table{};
+  using Table = detail::LevelTable;
+  Tensor kept({sizeof(Table)}, DType::u8);
+  Table& table = *new (kept.raw()) Table();
   std::copy_n(floats(problem.table), table.values.size(), table.values.begin());
   table.source = problem.bgr ? std::array{2, 1, 0} : std::array{0, 1, 2};
   return make_operator(
       detail::concat("normalisation from ", p.input().format, " to ", p.output().format, problem.bgr ? ", bgr" : ""),
-      {.parameters = sizeof(table)},
-      [table, to = p.output().format, a = detail::activation_of(p.input().shape)](Inputs inputs, Outputs outputs,
-                                                                                  const Execution& execution) {
-        normalize(a, table, static_cast<const std::uint8_t*>(inputs[0].raw()), to, outputs[0].raw(), *execution.pool);
+      [kept = detail::constant(kept), to = p.output().format, a = detail::activation_of(p.input().shape)](
+          Inputs inputs, Outputs outputs, const Execution& execution) {
+        normalize(a, *static_cast<const Table*>(kept.raw()), static_cast<const std::uint8_t*>(inputs[0].raw()), to,
+                  outputs[0].raw(), *execution.pool);
       });
 }
 

@@ -15,6 +15,7 @@
 #include "lamina/kernel/rules/pointwise_rules.h"
 #include "lamina/kernel/rules/walk.h"
 #include "lamina/tensor/activation.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cuda {
 namespace {
@@ -223,11 +224,12 @@ bool takes_affine(const AffineProblem&, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
-  const Tensor scale = problem.scale.to(p.device.device), shift = problem.shift.to(p.device.device);
+  const Tensor scale = detail::constant(problem.scale, p.device.device),
+               shift = detail::constant(problem.shift, p.device.device);
   const Activation a = detail::activation_of(p.input().shape);
   const std::int64_t run = p.input().format.layout == Layout::nhwc ? 1 : a.pixels;
   return make_on_device(
-      index(p), "scale and shift", {.parameters = scale.bytes() + shift.bytes()},
+      index(p), "scale and shift",
       [=, gap = static_cast<std::uint32_t>(p.input().pixel_pitch() - a.channels), relu = problem.epilogue.relu()](
           Inputs inputs, Outputs outputs, const Execution& execution) {
         const void* const input = inputs[0].raw();

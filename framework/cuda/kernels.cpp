@@ -5,6 +5,7 @@
 #include "lamina/cuda/kernels.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina {
 namespace {
@@ -38,9 +39,8 @@ std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Pre
 
 std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
   const Format to = p.output().format;
-  const Tensor table = problem.table.to(p.device.device);
+  const Tensor table = detail::constant(problem.table, p.device.device);
   return make_operator(detail::concat("normalisation from ", p.input().format, " to ", to, problem.bgr ? ", bgr" : ""),
-                       {.parameters = table.bytes()},
                        [=, bgr = problem.bgr, device = index(p), a = detail::activation_of(p.input().shape)](
                            Inputs inputs, Outputs outputs, const Execution& execution) {
                          cuda::normalize(device, a, inputs[0].raw(), floats(table), bgr, to, outputs[0].raw(),

@@ -110,7 +110,8 @@ class LAMINA_API Graph {
   Plan compile(const CompileOptions& options = {}) &&;
 
   /// The bytes that `compile` with these options will hold, exactly, found out without taking any on a GPU. Weights
-  /// that the Plan will share with others are counted in full. Throws Error as `compile` does.
+  /// that other Plans have already are counted in full, and are `shared` too: it will take total() - shared more.
+  /// Throws Error as `compile` does.
   PlanMemory plan_memory(const CompileOptions& options = {}) const;
   /// What `Plan::summary` would say, found out likewise; with `CompileOptions::description` also of a device that is
   /// not there. Throws Error as `compile` does.

@@ -10,7 +10,7 @@
 namespace lamina::detail {
 
 struct OperatorTraits {
-  std::size_t workspace = 0, parameters = 0;  // bytes
+  std::size_t workspace = 0;  // bytes
   bool heeds_neighbours = false;
 };
 
@@ -22,7 +22,6 @@ class FunctionOperator final : public Operator {
 
   std::string description() const override { return description_; }
   std::size_t workspace_bytes() const override { return traits_.workspace; }
-  std::size_t parameter_bytes() const override { return traits_.parameters; }
   bool heeds_neighbours() const override { return traits_.heeds_neighbours; }
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     run_(inputs, outputs, execution);

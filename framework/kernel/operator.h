@@ -53,7 +53,7 @@ class LAMINA_API Operator {
   /// The kernel and its plan, for people.
   virtual std::string description() const = 0;
   virtual std::size_t workspace_bytes() const { return 0; }
-  /// Bytes of packed copies of the parameters that this operator owns.
+  /// Bytes of copies of the parameters that this operator owns, beside what tensor/constants.h counts.
   virtual std::size_t parameter_bytes() const { return 0; }
   /// On a GPU: it is one kernel, and does as Execution::neighbours says. Others run alone.
   virtual bool heeds_neighbours() const { return false; }

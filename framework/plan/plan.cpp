@@ -244,6 +244,12 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   check_indices();
 }
 
+PlanMemory Plan::Impl::memory_now() const {
+  PlanMemory result = memory;
+  for (const auto& bytes : constants) result.shared += bytes.use_count() > 2 ? *bytes : 0;
+  return result;
+}
+
 std::span<const std::string> Plan::input_names() const { return impl().input_names; }
 std::span<const std::string> Plan::output_names() const { return impl().output_names; }
 std::span<const Shape> Plan::input_shapes() const { return impl().input_shapes; }
@@ -283,6 +289,6 @@ Tensor Plan::activation(std::string_view name) const {
 }
 
 const CompileOptions& Plan::options() const { return impl().options; }
-PlanMemory Plan::memory() const { return impl().memory; }
+PlanMemory Plan::memory() const { return impl().memory_now(); }
 
 }  // namespace lamina

@@ -69,7 +69,8 @@ struct CompileOptions {
 struct PlanMemory {
   std::size_t activations = 0;  ///< the arena that all activations share
   std::size_t workspace = 0;    ///< scratch memory, one region used by all steps in turn
-  std::size_t parameters = 0;   ///< packed copies of the weights; weights used in place count nothing
+  std::size_t parameters = 0;   ///< packed copies of the weights, each once; weights used in place count nothing
+  std::size_t shared = 0;       ///< of the parameters: what other Plans use too, now
 
   std::size_t total() const { return activations + workspace + parameters; }
 };

@@ -105,8 +105,9 @@ struct Plan::Impl {
   std::vector<Step> steps;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
-  std::vector<NodeOutput> kept;  ///< with keep_all: every node
-  PlanMemory memory;
+  std::vector<NodeOutput> kept;                               ///< with keep_all: every node
+  PlanMemory memory;                                          ///< but for what others share
+  std::vector<std::shared_ptr<const std::size_t>> constants;  ///< PlanConstants::in_use
   /// A caller that feeds a pipeline rotates a few buffers; callers that bring new memory every time are not captured,
   /// because only the second run at the same addresses is.
   std::array<Recording, 8> recordings;
@@ -120,6 +121,7 @@ struct Plan::Impl {
   std::vector<Tensor> named_inputs;
 
   std::string summary() const;
+  PlanMemory memory_now() const;
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
   /// The activation of that shape in a buffer, wherever the buffer is bound now; of a slice, from its first element on

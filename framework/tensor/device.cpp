@@ -47,6 +47,19 @@ std::vector<Device> parse_devices(std::string_view text) {
   return devices;
 }
 
+namespace detail {
+namespace {
+
+thread_local int dry_runs = 0;
+
+}  // namespace
+
+DryRun::DryRun() { ++dry_runs; }
+DryRun::~DryRun() { --dry_runs; }
+bool DryRun::active() { return dry_runs > 0; }
+
+}  // namespace detail
+
 Device best_device() noexcept { return detail::cuda_device_count() > 0 ? Device::cuda(0) : Device::cpu(); }
 
 }  // namespace lamina

@@ -31,7 +31,7 @@ void copy_bytes(void* destination, Device to, const void* source, Device from, s
 
 /// While one lives, this thread's device memory is counted by whoever asks for it, but not taken: device_allocate
 /// returns an address that must not be read or written, and copies to it are skipped. What a Plan will need is found
-/// out by preparing it like this. Does nothing in a build without CUDA.
+/// out by preparing it like this.
 class DryRun {
  public:
   DryRun();

@@ -75,11 +75,13 @@ void bind_memory(nb::module_& m) {
   nb::class_<PlanMemory>(m, "PlanMemory", "Bytes that a plan holds on its device.")
       .def_ro("activations", &PlanMemory::activations, "the arena that all activations share")
       .def_ro("workspace", &PlanMemory::workspace, "scratch memory, used by all steps in turn")
-      .def_ro("parameters", &PlanMemory::parameters, "packed copies of weights; those used in place count nothing")
+      .def_ro("parameters", &PlanMemory::parameters,
+              "packed copies of weights, each once; those used in place count nothing")
+      .def_ro("shared", &PlanMemory::shared, "of the parameters: what other plans use too, now")
       .def_prop_ro("total", &PlanMemory::total)
       .def("__repr__", [](const PlanMemory& self) {
         return detail::concat("PlanMemory(activations=", self.activations, ", workspace=", self.workspace,
-                              ", parameters=", self.parameters, ')');
+                              ", parameters=", self.parameters, ", shared=", self.shared, ')');
       });
 }
 

@@ -10,6 +10,7 @@
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/array.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
 namespace {
@@ -28,9 +29,10 @@ NormRowsKernel::End end_at(const RowEpilogue& epilogue, std::span<const Tensor> 
 }
 
 /// A number for each of the channels of an image, of a problem's factors or summands.
-std::vector<float> of_channels(const Tensor& numbers, std::int64_t channels, float otherwise) {
-  if (!numbers.defined()) return std::vector<float>(static_cast<std::size_t>(channels), otherwise);
-  return {numbers.values<float>().begin(), numbers.values<float>().end()};
+Tensor of_channels(const Tensor& numbers, std::int64_t channels, float otherwise) {
+  return detail::constant(numbers.defined()
+                              ? numbers
+                              : Tensor::from(std::vector(static_cast<std::size_t>(channels), otherwise), {channels}));
 }
 
 /// Inputs: what is normalised, and what the epilogue adds.
@@ -66,7 +68,6 @@ class NormPixels {
  public:
   NormPixels(const NormProblem& problem, const Preparation& preparation);
   std::size_t workspace() const;
-  std::size_t parameters() const { return (scale_.size() + shift_.size()) * sizeof(float); }
   void operator()(std::span<const Tensor> inputs, Tensor& output, void* workspace, ThreadPool& pool) const;
 
  private:
@@ -76,7 +77,7 @@ class NormPixels {
   std::int64_t piece_;                               // pixels that are summed up at a time
   double eps_;
   bool centred_;
-  std::vector<float> scale_, shift_;  // [channels]
+  Tensor scale_, shift_;  // [channels]
 };
 
 NormPixels::NormPixels(const NormProblem& problem, const Preparation& p)
@@ -139,33 +140,37 @@ void NormPixels::operator()(std::span<const Tensor> inputs, Tensor& output, void
     for (std::int64_t c = image * channels_ + begin; c < image * channels_ + begin + group_; ++c) {
       factors[c] = static_cast<float>(mean);
       factors[c + values] = static_cast<float>(mean - static_cast<double>(factors[c]));
-      factors[c + 2 * values] =
-          static_cast<float>(factor * static_cast<double>(scale_[static_cast<std::size_t>(c % channels_)]));
+      factors[c + 2 * values] = static_cast<float>(factor * static_cast<double>(floats(scale_)[c % channels_]));
     }
   });
   pool.parallel_for(images_ * pieces, [&](std::int64_t task, int) {
     const auto [pixels, first] = piece(task);
     const float* const of = factors + task / pieces * channels_;
-    (bf16 ? kernel_->scaled_bf16 : kernel_->scaled_f32)(pixels, {of, of + values, of + 2 * values, shift_.data()},
+    (bf16 ? kernel_->scaled_bf16 : kernel_->scaled_f32)(pixels, {of, of + values, of + 2 * values, floats(shift_)},
                                                         end_at(epilogue_, inputs, output, first));
   });
+}
+
+NormProblem with_constants(NormProblem problem) {
+  problem.scale = detail::constant(problem.scale), problem.shift = detail::constant(problem.shift);
+  return problem;
 }
 
 }  // namespace
 
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
   const NormRowsKernel& kernel = best_kernel(norm_rows_kernels(), p.device);
-  return make_operator(detail::concat("rows, ", name(kernel.set)),
-                       {.parameters = problem.scale.bytes() + problem.shift.bytes()},
-                       [problem, &kernel, epilogue = row_epilogue(problem.epilogue, p.device)](
-                           Inputs inputs, Outputs outputs, const Execution& execution) {
-                         norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
-                       });
+  return make_operator(
+      detail::concat("rows, ", name(kernel.set)),
+      [problem = with_constants(problem), &kernel, epilogue = row_epilogue(problem.epilogue, p.device)](
+          Inputs inputs, Outputs outputs, const Execution& execution) {
+        norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
+      });
 }
 
 std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
   const NormPixels norm(problem, p);
-  return make_operator("groups of channels", {.workspace = norm.workspace(), .parameters = norm.parameters()},
+  return make_operator("groups of channels", {.workspace = norm.workspace()},
                        [norm](Inputs inputs, Outputs outputs, const Execution& execution) {
                          norm(inputs, outputs[0], execution.workspace, *execution.pool);
                        });

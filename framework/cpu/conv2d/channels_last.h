@@ -12,6 +12,7 @@
 #include "lamina/cpu/simd.h"
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/kernel/rules/live_window.h"
+#include "lamina/tensor/tensor.h"
 
 /// Register-blocked convolution of channels-last activations: weights packed once, vectors of filters, written as they
 /// are.
@@ -87,6 +88,8 @@ class ChannelsLastConv {
   std::int64_t packed_size() const;
   /// `weight` [OC, C / groups, KH, KW], `bias` [OC] or null; `packed` is 64-byte aligned.
   void pack(const float* weight, const float* bias, float* packed) const;
+  /// The same from the store.
+  Tensor packed(const Tensor& weight, const Tensor& bias) const;
 
   /// Bytes.
   std::size_t workspace() const;

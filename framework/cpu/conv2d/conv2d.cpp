@@ -15,6 +15,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/squeeze_excite.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina {
 namespace {
@@ -25,7 +26,11 @@ using detail::make_operator;
 
 bool takes(const ConvProblem&, const Preparation& p) { return p.is_plain() && p.precision == Precision::fp32; }
 
-/// The parameters are shared with the module: several plans use one copy.
+ConvProblem with_constants(ConvProblem problem) {
+  problem.weight = detail::constant(problem.weight), problem.bias = detail::constant(problem.bias);
+  return problem;
+}
+
 cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor> inputs, std::span<Tensor> outputs) {
   return {.input = floats(inputs[0]),
           .weight = floats(problem.weight),
@@ -46,23 +51,21 @@ bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
   const cpu::ChannelsLastKernel& kernel = cpu::best_kernel(cpu::channels_last_kernels(), p.device);
   const cpu::ChannelsLastConv conv(problem.geometry, kernel, p.threads, problem.scaled);
-  Tensor packed(Shape{conv.packed_size()});
-  conv.pack(floats(problem.weight), floats(problem.bias), floats(packed));
-  return make_operator(detail::concat(conv.description(), ", ", name(kernel.set)),
-                       {.workspace = conv.workspace(), .parameters = packed.bytes()},
-                       [conv, packed, scaled = problem.scaled, adds = problem.epilogue.reads_operands(),
-                        epilogue = cpu::row_epilogue(problem.epilogue, p.device), from = p.input().pixel_pitch(),
-                        to = p.output().pixel_pitch()](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                                       const Execution& execution) {
-                         conv.run({.input = floats(inputs[0]),
-                                   .packed = floats(packed),
-                                   .residual = adds ? floats(inputs.back()) : nullptr,
-                                   .output = floats(outputs[0]),
-                                   .input_pitch = from,
-                                   .output_pitch = to,
-                                   .scale = scaled ? floats(inputs[1]) : nullptr},
-                                  epilogue, *execution.pool, static_cast<float*>(execution.workspace));
-                       });
+  return make_operator(
+      detail::concat(conv.description(), ", ", name(kernel.set)), {.workspace = conv.workspace()},
+      [conv, packed = conv.packed(problem.weight, problem.bias), scaled = problem.scaled,
+       adds = problem.epilogue.reads_operands(), epilogue = cpu::row_epilogue(problem.epilogue, p.device),
+       from = p.input().pixel_pitch(), to = p.output().pixel_pitch()](
+          std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
+        conv.run({.input = floats(inputs[0]),
+                  .packed = floats(packed),
+                  .residual = adds ? floats(inputs.back()) : nullptr,
+                  .output = floats(outputs[0]),
+                  .input_pitch = from,
+                  .output_pitch = to,
+                  .scale = scaled ? floats(inputs[1]) : nullptr},
+                 epilogue, *execution.pool, static_cast<float*>(execution.workspace));
+      });
 }
 
 constexpr Format planes = {DType::f32, Layout::nchw}, pixels = {DType::f32, Layout::nhwc};
@@ -82,21 +85,21 @@ std::unique_ptr<Operator> prepare_planes(const ConvProblem& problem, const Prepa
 }
 
 std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Preparation& p) {
-  return make_operator(
-      "eigen: whole images unfolded, Eigen product",
-      {.workspace = cpu::conv2d_eigen_workspace(problem.geometry, p.threads)},
-      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        cpu::conv2d_eigen(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
-                          static_cast<float*>(execution.workspace));
-      });
+  return make_operator("eigen: whole images unfolded, Eigen product",
+                       {.workspace = cpu::conv2d_eigen_workspace(problem.geometry, p.threads)},
+                       [problem = with_constants(problem)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                           const Execution& execution) {
+                         cpu::conv2d_eigen(problem.geometry, pointers(problem, inputs, outputs), *execution.pool,
+                                           static_cast<float*>(execution.workspace));
+                       });
 }
 
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation&) {
-  return make_operator(
-      "direct: plain loops, summed in double",
-      [problem](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        cpu::conv2d_direct(problem.geometry, pointers(problem, inputs, outputs), *execution.pool);
-      });
+  return make_operator("direct: plain loops, summed in double",
+                       [problem = with_constants(problem)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                           const Execution& execution) {
+                         cpu::conv2d_direct(problem.geometry, pointers(problem, inputs, outputs), *execution.pool);
+                       });
 }
 
 /// A row for one unit, or for one type of the input.

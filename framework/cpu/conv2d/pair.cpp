@@ -34,7 +34,7 @@ View output_of(const ConvGeometry& g, DType type) {
 /// What comes first, by rows of its outputs.
 struct Leader {
   ConvGeometry geometry;
-  std::size_t workspace = 0, parameters = 0;  // the former of a thread
+  std::size_t workspace = 0;  // of a thread
   std::string description = {};
   /// Rows [first, first + count) of an image, to `between`.
   std::function<void(const Tensor& input, std::int64_t image, std::int64_t first, std::int64_t count,
@@ -46,7 +46,7 @@ struct Leader {
 struct Follower {
   std::int64_t out_height = 0;
   int kernel = 1, stride = 1, padding = 0, dilation = 1;  // vertical
-  std::size_t workspace = 0, parameters = 0;              // the former of a thread
+  std::size_t workspace = 0;                              // of a thread
   std::string description = {};
   /// One row of an image. `between` begins with row `first_row` of all images' rows.
   std::function<void(const std::byte* between, std::int64_t first_row, std::byte* output, std::int64_t image,
@@ -107,8 +107,7 @@ std::unique_ptr<Operator> make_pair(Leader first, Follower second, const Bands& 
   Pair pair = {first.geometry, std::move(first), std::move(second), bands};
   const std::string description =
       detail::concat(pair.first.description, ", then ", pair.second.description, ", ", bands.rows, " rows at a time");
-  const detail::OperatorTraits memory = {.workspace = pair.workspace_bytes() * static_cast<std::size_t>(p.threads),
-                                         .parameters = pair.first.parameters + pair.second.parameters};
+  const detail::OperatorTraits memory = {.workspace = pair.workspace_bytes() * static_cast<std::size_t>(p.threads)};
   return detail::make_operator(description, memory, std::move(pair));
 }
 
@@ -129,21 +128,18 @@ std::unique_ptr<Operator> prepare_bf16_pair(const ConvProblem& problem, Follower
   const Bands bands(g, second, DType::bf16, engine.cache / 4, p.threads);
   const bf16::Layer layer(g, engine, p.input().format, 1, false,
                           static_cast<int>(bands.rows * (bf16::pixelwise(g) ? g.out_width : 1)));
-  Tensor weight(Shape{layer.packed_size()}, DType::bf16), bias(Shape{layer.bias_size()});
-  bf16::pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
-  bf16::pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
   Leader first = {.geometry = g,
                   .workspace = layer.workspace(1),
-                  .parameters = weight.bytes() + bias.bytes(),
                   .description = detail::concat("bf16: ", engine.what, ", ", engine.positions, " pixels x ",
                                                 engine.filters, " filters")};
-  first.run = [layer, weight, bias, epilogue = row_epilogue({.chain = problem.epilogue.chain}, p.device),
+  first.run = [layer, packed = bf16::packed(layer, problem.weight, problem.bias),
+               epilogue = row_epilogue({.chain = problem.epilogue.chain}, p.device),
                pitch = p.input().channels](const Tensor& input, std::int64_t image, std::int64_t begin,
                                            std::int64_t count, std::byte* between, std::byte* workspace) {
     bf16::convolve_rows(layer,
                         {.input = input.raw(),
-                         .weight = static_cast<const std::uint16_t*>(weight.raw()),
-                         .bias = detail::floats(bias),
+                         .weight = static_cast<const std::uint16_t*>(packed.weight.raw()),
+                         .bias = detail::floats(packed.bias),
                          .output = between,
                          .input_pitch = pitch},
                         epilogue, image, begin, count, workspace);
@@ -164,15 +160,12 @@ std::unique_ptr<Operator> prepare_f32_pair(const ConvProblem& problem, Follower 
   const Bands bands(g, second, DType::f32, bf16::best_engine(p.device, DType::f32).cache / 2, p.threads);
   const ChannelsLastKernel& kernel = best_kernel(channels_last_kernels(), p.device);
   const ChannelsLastConv conv(g, kernel, 1);
-  Tensor packed(Shape{conv.packed_size()});
-  conv.pack(detail::floats(problem.weight), detail::floats(problem.bias), detail::floats(packed));
-  Leader first = {.geometry = g,
-                  .workspace = conv.pixels_workspace(bands.rows * g.out_width),
-                  .parameters = packed.bytes(),
-                  .description = conv.description()};
-  first.run = [conv, packed, epilogue = row_epilogue(problem.epilogue, p.device), g, pitch = p.input().pixel_pitch()](
-                  const Tensor& input, std::int64_t image, std::int64_t begin, std::int64_t count, std::byte* between,
-                  std::byte* workspace) {
+  Leader first = {
+      .geometry = g, .workspace = conv.pixels_workspace(bands.rows * g.out_width), .description = conv.description()};
+  first.run = [conv, packed = conv.packed(problem.weight, problem.bias),
+               epilogue = row_epilogue(problem.epilogue, p.device), g,
+               pitch = p.input().pixel_pitch()](const Tensor& input, std::int64_t image, std::int64_t begin,
+                                                std::int64_t count, std::byte* between, std::byte* workspace) {
     const std::int64_t pixel = (image * g.out_height + begin) * g.out_width;
     conv.run_pixels({.input = detail::floats(input),
                      .packed = detail::floats(packed),
@@ -228,7 +221,6 @@ std::unique_ptr<Operator> prepare_pair(DType type, const ConvPairProblem& proble
   behind.inputs = {&map, 1};
   const auto lanes = std::make_shared<const LanesConv>(problem.second, type, behind);
   second.workspace = lanes->workspace_bytes();
-  second.parameters = lanes->parameters();
   second.description = lanes->description();
   second.run = [lanes](const std::byte* between, std::int64_t first_row, std::byte* output, std::int64_t image,
                        std::int64_t row, std::byte* workspace) {

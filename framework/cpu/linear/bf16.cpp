@@ -8,6 +8,7 @@
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/cpu/linear/linear.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
 namespace {
@@ -27,17 +28,18 @@ std::int64_t padded(std::int64_t count) { return detail::round_up<std::int64_t>(
 std::unique_ptr<Operator> prepare_bf16_linear(const LinearProblem& problem, const Preparation& p) {
   const LinearKernel& kernel = best_kernel(linear_kernels(), p.device);
   const bf16::Moves& moves = best_kernel(bf16::moves(), p.device);
-  const Tensor weight = problem.weight.to(DType::bf16);
+  const Tensor weight = detail::packed(detail::Packing("rounded"), {problem.weight}, problem.weight.shape(),
+                                       DType::bf16, [&](Tensor& to) { to = problem.weight.to(DType::bf16); });
   Tensor bias = Tensor::zeros({padded(problem.out)});
   if (problem.bias.defined()) std::copy_n(floats(problem.bias), problem.out, floats(bias));
+  bias = detail::constant(bias);
   // Inputs as f32, sums, and two rows for finish(); then what the dot products want.
   const std::int64_t rows = problem.rows, in = problem.in, out = problem.out, result = padded(out);
   const std::int64_t inputs_size = padded(rows * in), sums_size = padded(rows * out);
   const std::int64_t own = inputs_size + sums_size + 2 * result;
   return detail::make_operator(
       detail::concat("bf16: dot products of f32, weights streamed once as bf16, ", name(kernel.set)),
-      {.workspace = static_cast<std::size_t>(own) * sizeof(float) + linear_workspace(kernel, rows, in),
-       .parameters = weight.bytes() + bias.bytes()},
+      {.workspace = static_cast<std::size_t>(own) * sizeof(float) + linear_workspace(kernel, rows, in)},
       [=, &kernel, &moves, epilogue = row_epilogue(problem.epilogue, p.device),
        adds = problem.epilogue.reads_operands(), from = p.input().format.dtype, to = p.output().format.dtype](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {

@@ -11,6 +11,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/linear_as_convolution.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
 namespace {
@@ -85,15 +86,17 @@ std::unique_ptr<Operator> prepare(const LinearProblem& problem, const Preparatio
   if (type != DType::f32 && type != DType::bf16 && type != DType::f16) {
     detail::fail("linear: expected linear_weights of f32, bf16 or f16, got ", type);
   }
-  // The parameters are shared with the module: several plans use one copy. 16-bit weights are the operator's own.
   LinearProblem own = problem;
-  if (type != DType::f32) own.weight = narrowed(problem.weight, type);
+  own.weight = type == DType::f32
+                   ? detail::constant(problem.weight)
+                   : detail::packed(detail::Packing("narrowed"), {problem.weight}, problem.weight.shape(), type,
+                                    [&](Tensor& to) { to = narrowed(problem.weight, type); });
+  own.bias = detail::constant(problem.bias);
   const cpu::LinearKernel& kernel = cpu::best_kernel(cpu::linear_kernels(), p.device);
   return detail::make_operator(
       detail::concat("dot products", own.rows <= cpu::LinearJob::max_rows ? ", weights streamed once" : "",
                      type == DType::f32 ? "" : detail::concat(" as ", type), ", ", name(kernel.set)),
-      {.workspace = cpu::linear_workspace(kernel, own.rows, own.in),
-       .parameters = type == DType::f32 ? 0 : own.weight.bytes()},
+      {.workspace = cpu::linear_workspace(kernel, own.rows, own.in)},
       [own, &kernel, type](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         const cpu::LinearPointers pointers = {.input = detail::floats(inputs[0]),
                                               .weight = own.weight.raw(),

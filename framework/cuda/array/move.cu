@@ -140,7 +140,6 @@ class Move {
   Move(int device, const detail::MovePlan& plan, std::size_t element_size, std::size_t alignment, std::int64_t row,
        std::int64_t gap);
 
-  std::size_t parameter_bytes() const { return tables_.bytes(); }
   void run(const Tensor& input, Tensor& output, const Neighbours& neighbours, Stream stream) const;
 
  private:
@@ -257,7 +256,7 @@ std::unique_ptr<Operator> prepare_move(const MoveProblem& problem, const Prepara
   MoveProblem filled = problem;
   if (p.has_codes()) filled.fill = detail::code_of(static_cast<float>(problem.fill), p.input().quantization, dtype);
   const Move move(index(p), detail::move_plan(filled, p), size_of(dtype), alignment, row, gap);
-  return make_on_device(index(p), "copies", {.parameters = move.parameter_bytes(), .heeds_neighbours = true},
+  return make_on_device(index(p), "copies", {.heeds_neighbours = true},
                         [move](Inputs inputs, Outputs outputs, const Execution& execution) {
                           move.run(inputs[0], outputs[0], execution.neighbours, execution.stream);
                         });

@@ -17,6 +17,7 @@
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/norm_rules.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cuda {
 namespace {
@@ -183,8 +184,8 @@ bool takes_norm(const NormProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
-  const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
-  const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
+  const Tensor scale = detail::constant(problem.scale, p.device.device),
+               shift = detail::constant(problem.shift, p.device.device);
   const NormSettings settings = {.length = problem.length,
                                  .eps = static_cast<float>(problem.eps),
                                  .kind = problem.kind,
@@ -194,7 +195,7 @@ std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Prepara
   const std::size_t workspace = problem.length <= part_elements
                                     ? 0
                                     : static_cast<std::size_t>(rows * parts_of(problem.length)) * sizeof(NormPart);
-  return make_on_device(index(p), "one pass", {.workspace = workspace, .parameters = scale.bytes() + shift.bytes()},
+  return make_on_device(index(p), "one pass", {.workspace = workspace},
                         [=, of_codes = p.has_codes(), from = p.input(), to = p.output()](Inputs inputs, Outputs outputs,
                                                                                          const Execution& execution) {
                           NormSettings with = settings;

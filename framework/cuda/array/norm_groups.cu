@@ -10,6 +10,7 @@
 #include "lamina/cuda/array/norm_rows.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/norm_rules.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cuda {
 namespace {
@@ -199,8 +200,8 @@ bool norm_of_groups_pays(const NormProblem&, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare_norm_of_groups(const NormProblem& problem, const Preparation& p) {
   const Shape& image = p.input().shape;
-  const auto on_device = [&](const Tensor& tensor) { return tensor.defined() ? tensor.to(p.device.device) : tensor; };
-  const Tensor scale = on_device(problem.scale), shift = on_device(problem.shift);
+  const Tensor scale = detail::constant(problem.scale, p.device.device),
+               shift = detail::constant(problem.shift, p.device.device);
   Groups s = {.norm = {.length = problem.length, .eps = static_cast<float>(problem.eps), .kind = problem.kind},
               .pixels = image[2] * image[3],
               .channels = static_cast<int>(image[1]),
@@ -212,21 +213,19 @@ std::unique_ptr<Operator> prepare_norm_of_groups(const NormProblem& problem, con
   s.parts = detail::ceil_div(s.pixels, s.part_pixels());
   s.by_group = Divider(s.of_group);
   const std::int64_t all = image[0] * s.parts;
-  return make_on_device(index(p), "groups of channels",
-                        {.workspace = static_cast<std::size_t>(all * s.groups) * sizeof(NormPart),
-                         .parameters = scale.bytes() + shift.bytes()},
-                        [=](Inputs inputs, Outputs outputs, const Execution& execution) {
-                          Groups with = s;
-                          with.norm.scale = floats(scale), with.norm.shift = floats(shift);  // which the operator keeps
-                          auto* const parts = static_cast<NormPart*>(execution.workspace);
-                          const Launch how = {.grid = dim3(grid_for(all, 1)), .block = dim3(threads)};
-                          with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
-                            launch_kernel(group_parts_kernel<T>, how, execution.stream, elements<T>(inputs[0]), parts,
-                                          all, with);
-                            launch_kernel(group_norm_kernel<T>, how, execution.stream, elements<T>(inputs[0]),
-                                          elements<T>(outputs[0]), static_cast<const NormPart*>(parts), all, with);
-                          });
-                        });
+  return make_on_device(
+      index(p), "groups of channels", {.workspace = static_cast<std::size_t>(all * s.groups) * sizeof(NormPart)},
+      [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+        Groups with = s;
+        with.norm.scale = floats(scale), with.norm.shift = floats(shift);  // which the operator keeps
+        auto* const parts = static_cast<NormPart*>(execution.workspace);
+        const Launch how = {.grid = dim3(grid_for(all, 1)), .block = dim3(threads)};
+        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
+          launch_kernel(group_parts_kernel<T>, how, execution.stream, elements<T>(inputs[0]), parts, all, with);
+          launch_kernel(group_norm_kernel<T>, how, execution.stream, elements<T>(inputs[0]), elements<T>(outputs[0]),
+                        static_cast<const NormPart*>(parts), all, with);
+        });
+      });
 }
 
 }  // namespace lamina::cuda

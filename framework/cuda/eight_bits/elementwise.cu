@@ -14,6 +14,7 @@
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cuda {
 namespace {
@@ -209,7 +210,8 @@ bool takes_affine_of_codes(const AffineProblem&, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
-  const Tensor scale = problem.scale.to(p.device.device), shift = problem.shift.to(p.device.device);
+  const Tensor scale = detail::constant(problem.scale, p.device.device),
+               shift = detail::constant(problem.shift, p.device.device);
   const std::int64_t channels = p.input().shape[1], pitch = p.input().pixel_pitch();
   const Task task = {.meaning = Meaning(p.input()),
                      .relu = problem.epilogue.relu(),
@@ -217,7 +219,7 @@ std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, 
                      .gap = static_cast<std::uint32_t>(pitch - channels),
                      .by_channels = Divider(channels),
                      .results = Results(p.output())};
-  return make_on_device(index(p), "scale and shift of codes", {.parameters = scale.bytes() + shift.bytes()},
+  return make_on_device(index(p), "scale and shift of codes",
                         [=](Inputs inputs, Outputs outputs, const Execution& execution) {
                           Task of = task;
                           of.input = inputs[0].raw(), of.output = outputs[0].raw();

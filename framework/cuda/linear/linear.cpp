@@ -68,8 +68,7 @@ std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Pr
   return make_on_device(
       constants.device(),
       detail::concat("cuBLAS in ", name(p.precision), ", the sum in ", parts, parts == 1 ? " part" : " parts"),
-      {.workspace = alignment + gemm_bytes,
-       .parameters = constants.bytes() + (finish == nullptr ? 0 : finish->parameter_bytes())},
+      {.workspace = alignment + gemm_bytes},
       [=, precision = p.precision, rows = problem.rows, in = problem.in, out = problem.out, constants = constants,
        cublas = Cublas::on_device(constants.device())](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                        const Execution& execution) {

@@ -282,7 +282,6 @@ std::unique_ptr<Operator> prepare_linear_rows(const LinearProblem& problem, cons
       detail::concat("rows: weights streamed in ", name(a.scales != nullptr ? DType::f16 : a.storage),
                      a.scales != nullptr ? ", scaled" : "", ", a block for ", outputs,
                      outputs == 1 ? " output" : " outputs"),
-      {.parameters = constants.bytes()},
       [a, at_once, constants](Inputs inputs, Outputs outputs, const Execution& execution) {
         const std::size_t input_row = static_cast<std::size_t>(a.in) * size_of(a.storage),
                           output_row = static_cast<std::size_t>(a.out) * size_of(a.output_type);

@@ -140,7 +140,7 @@ bool takes_resample(const ResampleProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& p) {
   Constants constants(index(p));
   const ResampleArguments args = arguments_of(problem, p, [&](const auto& v) { return constants.add(v); });
-  return make_on_device(index(p), "a thread for each output", {.parameters = constants.bytes()},
+  return make_on_device(index(p), "a thread for each output",
                         [args, constants](Inputs inputs, Outputs outputs, const Execution& execution) {
                           with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
                             const T* in = elements<T>(inputs[0]);

@@ -184,16 +184,10 @@ DeviceDescription describe_cuda(int index) {
 
 namespace {
 
-thread_local int dry_runs = 0;
-
 /// Not null and aligned, as kernels that look at addresses when they are prepared expect.
 void* nowhere() { return reinterpret_cast<void*>(std::uintptr_t{1} << 40); }
 
 }  // namespace
-
-DryRun::DryRun() { ++dry_runs; }
-DryRun::~DryRun() { --dry_runs; }
-bool DryRun::active() { return dry_runs > 0; }
 
 void* device_allocate(Device device, std::size_t bytes) {
   if (DryRun::active()) return nowhere();

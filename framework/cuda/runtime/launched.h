@@ -70,11 +70,6 @@ class Constants {
 
   const void* add(const Tensor& host) { return all_.emplace_back(device_, host.raw(), host.bytes()).data(); }
   int device() const { return device_; }
-  std::size_t bytes() const {
-    std::size_t sum = 0;
-    for (const Constant& each : all_) sum += each.bytes();
-    return sum;
-  }
 
  private:
   int device_;
@@ -98,7 +93,7 @@ template <class Arguments, class More>
 std::unique_ptr<Operator> make_launched(Launched<Arguments> it, More more) {
   constexpr bool beside = requires(Arguments & a) { a.neighbours; };
   std::string description = std::move(it.description);
-  const lamina::detail::OperatorTraits traits = {.parameters = it.constants.bytes(), .heeds_neighbours = beside};
+  const lamina::detail::OperatorTraits traits = {.heeds_neighbours = beside};
   const int device = it.constants.device();
   return make_on_device(device, std::move(description), traits,
                         [it = std::move(it), more = std::move(more)](

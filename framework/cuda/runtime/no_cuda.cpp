@@ -36,10 +36,6 @@ void copy_bytes(void*, Device to, const void*, Device from, std::size_t) {
   fail("cannot copy from ", from, " to ", to, ": ", reason);
 }
 
-DryRun::DryRun() = default;
-DryRun::~DryRun() = default;
-bool DryRun::active() { return false; }
-
 }  // namespace lamina::detail
 
 namespace lamina::cuda {

@@ -9,6 +9,7 @@
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/quantized.h"
 #include "lamina/ops/table.h"
+#include "lamina/tensor/constants.h"
 #include "lamina/tensor/transposed.h"
 
 namespace lamina::detail {
@@ -16,9 +17,12 @@ namespace {
 
 /// factor times a matrix of f32, its rows as columns if it is to be turned.
 Tensor scaled(const Tensor& matrix, bool turned, double factor) {
-  if (!turned && factor == 1) return matrix;
+  if (factor == 1) {
+    return !turned ? matrix
+                   : packed(Packing("turned"), {matrix}, {matrix.shape()[1], matrix.shape()[0]}, DType::f32,
+                            [&](Tensor& to) { to = transposed<float>(matrix); });
+  }
   Tensor result = turned ? transposed<float>(matrix) : matrix.clone();
-  if (factor == 1) return result;
   for (float& value : result.values<float>()) value = static_cast<float>(factor * static_cast<double>(value));
   return result;
 }

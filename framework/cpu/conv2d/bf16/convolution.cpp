@@ -160,9 +160,9 @@ class Band {
     const std::int64_t packed = (std::int64_t{group_} * layer_.filter_blocks + block) * engine_.filters;
     return {.sums = reinterpret_cast<const std::int32_t*>(sums),
             .row = engine_.filters,
-            .offset = end.offset.data() + packed,
-            .factor = end.factor.data() + packed,
-            .bias = end.bias.data() + packed,
+            .offset = static_cast<const std::int32_t*>(end.offset.raw()) + packed,
+            .factor = static_cast<const float*>(end.factor.raw()) + packed,
+            .bias = static_cast<const float*>(end.bias.raw()) + packed,
             .output = static_cast<std::byte*>(p_.output) + place * static_cast<std::int64_t>(size_of(p_.output_type)),
             .pixel = p_.output_pitch,
             .count = count,

@@ -11,6 +11,7 @@
 #include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/kernel/conv_geometry.h"
 #include "lamina/kernel/rules/live_window.h"
+#include "lamina/tensor/constants.h"
 #include "lamina/tensor/format.h"
 
 /// Convolutions of bf16 as products of matrices, around any engine. docs/inside/cpu.md explains how.
@@ -87,6 +88,7 @@ struct Layer {
   std::int64_t block_weights() const;  // bf16 numbers of a block of filters
   std::int64_t packed_size() const { return geometry.groups * filter_blocks * block_weights(); }
   std::int64_t bias_size() const { return std::int64_t{geometry.groups} * filter_blocks * engine->filters; }
+  detail::Packing packing(std::string_view kind, int in_channels) const;
 
   // Of a thread's workspace, all multiples of 64.
   std::size_t copy_bytes() const;
@@ -113,12 +115,18 @@ void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed
 /// `bias` [OC] or null; `packed` is bias_size() floats.
 void pack_bias(const Layer& layer, const float* bias, float* packed);
 
+/// Both, from the store. `bias` may be undefined.
+struct PackedLayer {
+  Tensor weight, bias;
+};
+PackedLayer packed(const Layer& layer, const Tensor& weight, const Tensor& bias);
+
 /// What becomes of sums of i32; its arrays are of Layer::bias_size().
 struct Int8End {
   SumsEnd end;
   const CodesKernel* kernel = nullptr;
-  std::vector<std::int32_t> offset = {};
-  std::vector<float> factor = {}, bias = {};
+  Tensor offset = {};  // i32
+  Tensor factor = {}, bias = {};
   std::optional<TwoCodes> two = {};  // Pointers::residual are codes that are added
   bool plain = false;                // as Tile::codes asks for
 };

@@ -29,6 +29,17 @@ std::string description(const Layer& layer) {
 
 }  // namespace
 
+PackedLayer packed(const Layer& layer, const Tensor& weight, const Tensor& bias) {
+  const auto pack = [&](Tensor& to) {
+    pack_weights(layer, detail::floats(weight), static_cast<std::uint16_t*>(to.raw()));
+  };
+  Tensor padded(Shape{layer.bias_size()});
+  pack_bias(layer, detail::floats(bias), detail::floats(padded));
+  return {detail::packed(layer.packing("bf16", layer.geometry.in_channels), {weight}, {layer.packed_size()},
+                         DType::bf16, pack),
+          detail::constant(padded)};
+}
+
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   if (!has_unit(p.device, unit, DType::bf16)) return false;
   if (p.precision != Precision::bf16 || !problem.epilogue.is_residual(problem.scaled ? 2 : 1)) return false;
@@ -109,23 +120,15 @@ bool all_finite(const Moves& moves, const bfloat16* input, std::int64_t pixels, 
 struct Packed {
   Layer layer;
   std::int64_t first;  // of its channels
-  Tensor weight, bias;
-
-  Packed(const ConvProblem& problem, Layer how, std::int64_t first_channel)
-      : layer(std::move(how)),
-        first(first_channel),
-        weight(Shape{layer.packed_size()}, DType::bf16),
-        bias(Shape{layer.bias_size()}) {
-    pack_weights(layer, detail::floats(problem.weight), static_cast<std::uint16_t*>(weight.raw()));
-    pack_bias(layer, problem.bias.defined() ? detail::floats(problem.bias) : nullptr, detail::floats(bias));
-  }
+  PackedLayer parameters;
 };
 
 std::vector<Packed> packed(std::span<const Part> parts, Format input, const Engine& engine, int threads, bool folds) {
   std::vector<Packed> result;
   for (const auto& [problem, first] : parts) {
     for (Layer& layer : layers_of(problem.geometry, engine, input, threads, problem.scaled, folds)) {
-      result.emplace_back(problem, std::move(layer), first);
+      PackedLayer parameters = packed(layer, problem.weight, problem.bias);
+      result.push_back({std::move(layer), first, std::move(parameters)});
     }
   }
   return result;
@@ -146,7 +149,6 @@ std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const P
   for (const std::vector<Packed>& way : ways) {
     for (const Packed& part : way) {
       memory.workspace = std::max(memory.workspace, part.layer.workspace(p.threads));
-      memory.parameters += part.weight.bytes() + part.bias.bytes();
     }
   }
   return detail::make_operator(
@@ -164,8 +166,8 @@ std::unique_ptr<Operator> prepare(Unit unit, const ConvProblem& problem, const P
           const auto skipped = [&](DType dtype) { return part.first * static_cast<std::int64_t>(size_of(dtype)); };
           convolve(part.layer,
                    {.input = static_cast<const std::byte*>(inputs[0].raw()) + skipped(DType::bf16),
-                    .weight = static_cast<const std::uint16_t*>(part.weight.raw()),
-                    .bias = detail::floats(part.bias),
+                    .weight = static_cast<const std::uint16_t*>(part.parameters.weight.raw()),
+                    .bias = detail::floats(part.parameters.bias),
                     .residual = adds ? static_cast<const std::byte*>(inputs.back().raw()) + skipped(output) : nullptr,
                     .scale = part.layer.scaled ? static_cast<const bfloat16*>(inputs[1].raw()) : nullptr,
                     .output = static_cast<std::byte*>(outputs[0].raw()) + skipped(output),

@@ -239,6 +239,13 @@ std::vector<Layer> layers_of(const ConvGeometry& g, const Engine& engine, Format
   return result;
 }
 
+detail::Packing Layer::packing(std::string_view kind, int in_channels) const {
+  const ConvGeometry& g = geometry;
+  return detail::Packing(kind, in_channels, g.groups, g.in_channels, g.out_channels, g.kernel_height, g.kernel_width,
+                         engine, apart, direct, folded, first_tap, row_taps, channels, taps, blocks, last_pairs,
+                         filter_blocks);
+}
+
 void pack_weights(const Layer& layer, const float* weight, std::uint16_t* packed) {
   const ConvGeometry& g = layer.geometry;
   const std::int64_t window = std::int64_t{g.kernel_height} * layer.row_taps, k = g.group_in_channels() * window;

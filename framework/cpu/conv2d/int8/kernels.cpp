@@ -97,9 +97,12 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
   const ConvGeometry& g = problem.geometry;
   Packed result = {Layer(halved(g), engine, {DType::bf16, Layout::nhwc}, p.threads), {}, {}};
   const Layer& layer = result.layer;
-  result.weight = Tensor::zeros({2 * layer.packed_size()}, DType::i8);
-  const auto* const weight = static_cast<const std::int8_t*>(problem.eight.weight.raw());
-  pack_weights(layer, g, weight, static_cast<std::int8_t*>(result.weight.raw()));
+  result.weight = detail::packed(layer.packing("int8", g.in_channels), {problem.eight.weight},
+                                 {2 * layer.packed_size()}, DType::i8, [&](Tensor& to) {
+                                   std::memset(to.raw(), 0, to.bytes());
+                                   pack_weights(layer, g, static_cast<const std::int8_t*>(problem.eight.weight.raw()),
+                                                static_cast<std::int8_t*>(to.raw()));
+                                 });
   const std::int32_t zero = p.input().quantization.zero_point + engine.shift;
   const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
   const detail::CodesAlone alone(problem, p);
@@ -117,13 +120,15 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
     two.first_type = problem.eight.codes_type;
     two.line = line_of(two, detail::table_of_sums(problem, p));
   }
-  packed_end.offset.assign(size, 0), packed_end.factor.assign(size, 0), packed_end.bias.assign(size, 0);
+  std::vector<std::int32_t> offset(size);
+  std::vector<float> factor(size), bias(size);
   for (std::size_t c = 0; c < end.bias.size(); ++c) {
     const auto filters = static_cast<std::size_t>(g.group_out_channels());
     const std::size_t at = c / filters * group_size + c % filters;
-    packed_end.offset[at] = end.bias[c];
-    packed_end.factor[at] = end.factor[c], packed_end.bias[at] = end.float_bias[c];
+    offset[at] = end.bias[c], factor[at] = end.factor[c], bias[at] = end.float_bias[c];
   }
+  packed_end.offset = detail::constant(offset), packed_end.factor = detail::constant(factor);
+  packed_end.bias = detail::constant(bias);
   packed_end.plain = end.end.codes && (!packed_end.two || packed_end.two->line) && std::ranges::max(end.factor) < 1;
   return result;
 }
@@ -185,7 +190,7 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
   return detail::make_operator(
       detail::concat("int8: ", engine.what, ", ", engine.positions, " pixels x ", engine.filters, " filters",
                      parts.layer.direct ? ", input where it lies" : "", ", ", name(engine.set)),
-      {.workspace = own + sums + wide, .parameters = parts.weight.bytes() + parts.end.offset.size() * 12},
+      {.workspace = own + sums + wide},
       [parts, g, own, sums, turned, wider, planes, from = p.input().pixel_pitch(), to = p.output().pixel_pitch(),
        zero = p.input().quantization.zero_point](std::span<const Tensor> inputs, std::span<Tensor> outputs,
                                                  const Execution& execution) {

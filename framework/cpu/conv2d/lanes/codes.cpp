@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lamina/cpu/conv2d/lanes/lanes.h"
+#include "lamina/kernel/make_operator.h"
 
 namespace lamina::cpu {
 
@@ -16,10 +17,11 @@ void LanesConv::pack_codes(const ConvProblem& problem, const Preparation& p) {
   const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
   const auto all = static_cast<std::size_t>(g_.out_channels + kernel_.channels);  // read in whole vectors
   codes_ = bf16::Int8End{.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
-  codes_->offset.assign(all, 0), codes_->factor.assign(all, 0), codes_->bias.assign(all, 0);
-  std::ranges::copy(end.bias, codes_->offset.begin());
-  std::ranges::copy(end.factor, codes_->factor.begin());
-  std::ranges::copy(end.float_bias, codes_->bias.begin());
+  const auto padded = [&](auto values) {
+    values.resize(all);
+    return detail::constant(values);
+  };
+  codes_->offset = padded(end.bias), codes_->factor = padded(end.factor), codes_->bias = padded(end.float_bias);
 }
 
 /// By block, as dot_lanes_kernel() wants them; i8 is taken for u8 that is 128 more.
@@ -28,8 +30,8 @@ void LanesConv::pack_fours(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t more = input_ == DType::i8 ? 128 : 0;
   const detail::ChannelEnd end = detail::channel_end(problem, p, p.input().quantization.zero_point + more);
   codes_ = bf16::Int8End{.end = end.end};
-  codes_->offset.assign(blocks_.size() * static_cast<std::size_t>(size), 0);
-  codes_->factor.assign(codes_->offset.size(), 0);
+  std::vector<std::int32_t> offset(blocks_.size() * static_cast<std::size_t>(size));
+  std::vector<float> factor(offset.size());
   const std::int8_t* const weight = problem.eight.weight.values<std::int8_t>().data();
   std::memset(weights_.raw(), 0, weights_.bytes());
   for (std::size_t block = 0; block < blocks_.size(); ++block) {
@@ -38,7 +40,7 @@ void LanesConv::pack_fours(const ConvProblem& problem, const Preparation& p) {
     for (int i = 0; i < there; ++i) {
       const auto channel = static_cast<std::size_t>(blocks_[block].output + i % g_.out_channels);
       const std::size_t at = block * static_cast<std::size_t>(size) + static_cast<std::size_t>(fours_place(i));
-      codes_->offset[at] = end.bias[channel], codes_->factor[at] = end.factor[channel];
+      offset[at] = end.bias[channel], factor[at] = end.factor[channel];
       for (int row = 0; row < g_.kernel_height; ++row) {
         for (int k = 0; k < g_.kernel_width; ++k) {
           to[((row / 4 * g_.kernel_width + k) * size + fours_place(i)) * 4 + row % 4] =
@@ -47,6 +49,7 @@ void LanesConv::pack_fours(const ConvProblem& problem, const Preparation& p) {
       }
     }
   }
+  codes_->offset = detail::constant(offset), codes_->factor = detail::constant(factor);
 }
 
 /// `output`: of channel 0 of the tile's first position.
@@ -54,8 +57,8 @@ void LanesConv::finish_codes(LanesTile t, std::byte* output, std::int32_t* sums)
   if (kernel_.finishes) {
     const std::ptrdiff_t block = t.blocks - blocks_.data();
     t.end = &codes_->end;
-    t.offset = codes_->offset.data() + block * kernel_.channels,
-    t.factor = codes_->factor.data() + block * kernel_.channels;
+    t.offset = static_cast<const std::int32_t*>(codes_->offset.raw()) + block * kernel_.channels;
+    t.factor = detail::floats(codes_->factor) + block * kernel_.channels;
     return run_(t);
   }
   const std::int64_t first = t.blocks[0].output, last = t.blocks[t.count - 1].output + t.channels;
@@ -64,9 +67,9 @@ void LanesConv::finish_codes(LanesTile t, std::byte* output, std::int32_t* sums)
   run_(t);
   codes_->kernel->finish(codes_->end, {.sums = sums,
                                        .row = t.whole_row,
-                                       .offset = codes_->offset.data() + first,
-                                       .factor = codes_->factor.data() + first,
-                                       .bias = codes_->bias.data() + first,
+                                       .offset = static_cast<const std::int32_t*>(codes_->offset.raw()) + first,
+                                       .factor = detail::floats(codes_->factor) + first,
+                                       .bias = detail::floats(codes_->bias) + first,
                                        .output = output + first * static_cast<std::int64_t>(size_of(output_)),
                                        .pixel = g_.out_channels,
                                        .count = t.positions,

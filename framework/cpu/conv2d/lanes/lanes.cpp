@@ -6,6 +6,7 @@
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
 namespace {
@@ -71,6 +72,7 @@ LanesConv::LanesConv(const ConvProblem& problem, DType input, const Preparation&
   divide(p.threads);
   pack(problem);
   if (is_code(input)) pack_codes(problem, p);
+  for (Tensor* each : {&weights_, &bias_, &plain_bias_, &zeros_}) *each = detail::constant(*each);
 }
 
 void LanesConv::divide(int threads) {
@@ -284,8 +286,7 @@ bool takes_lanes(DType input, const ConvProblem& problem, const Preparation& p) 
 std::unique_ptr<Operator> prepare_lanes(DType input, const ConvProblem& problem, const Preparation& p) {
   LanesConv conv(problem, input, p);
   const std::string description = conv.description();
-  const detail::OperatorTraits memory = {.workspace = conv.workspace_bytes() * static_cast<std::size_t>(p.threads),
-                                         .parameters = conv.parameters()};
+  const detail::OperatorTraits memory = {.workspace = conv.workspace_bytes() * static_cast<std::size_t>(p.threads)};
   return detail::make_operator(description, memory, std::move(conv));
 }
 

@@ -42,7 +42,6 @@ class LanesConv {
   void operator()(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const;
 
   std::size_t workspace_bytes() const { return pointer_bytes() + 3 * tile_floats() * sizeof(float); }  // of a thread
-  std::size_t parameters() const { return weights_.bytes() + bias_.bytes() + plain_bias_.bytes() + zeros_.bytes(); }
   std::string description() const;
 
  private:

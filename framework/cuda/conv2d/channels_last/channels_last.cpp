@@ -123,8 +123,6 @@ class ChannelsLast final : public Operator {
 
   bool heeds_neighbours() const override { return !is_scaled(choice_.tile.operand); }
 
-  std::size_t parameter_bytes() const override { return constants_.bytes(); }
-
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(constants_.device());
     const auto* in = static_cast<const std::byte*>(inputs[0].raw());

@@ -189,7 +189,6 @@ class ChannelsLastCodes final : public Operator {
     return copies() ? alignment + static_cast<std::size_t>(windows_.batch * image_bytes()) : 0;
   }
   bool heeds_neighbours() const override { return !copies(); }
-  std::size_t parameter_bytes() const override { return constants_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(device_);

@@ -157,25 +157,24 @@ std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Prepa
       .by_filters = Divider(g.group_out_channels())};
   const auto kernel = whole ? (is_u8 ? direct_kernel<std::uint8_t, true> : direct_kernel<std::int8_t, true>)
                             : (is_u8 ? direct_kernel<std::uint8_t, false> : direct_kernel<std::int8_t, false>);
-  return detail::make_operator(
-      "int8_direct: plain loops, exact sums", {.parameters = constants.bytes()},
-      [=](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
-        const DeviceGuard guard(device);
-        (void)constants;  // whose memory the task has
-        const std::int64_t image = g.out_channels * g.out_pixels();
-        const std::int64_t at_once =
-            std::max<std::int64_t>(1, (std::int64_t{1} << 30) / std::max<std::int64_t>(1, image));
-        for (std::int64_t first = 0; first < g.batch && image > 0; first += at_once) {
-          Task part = task;
-          part.input = static_cast<const std::uint8_t*>(inputs[0].raw()) + first * g.in_pixels() * task.pitch;
-          part.output = static_cast<std::byte*>(outputs[0].raw()) +
-                        first * (task.planes ? g.out_channels : task.out_pitch) * g.out_pixels() *
-                            static_cast<std::int64_t>(size_of(outputs[0].dtype()));
-          const std::int64_t count = std::min(at_once, g.batch - first) * image;
-          launch_kernel(kernel, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, execution.stream,
-                        part, static_cast<std::uint32_t>(count));
-        }
-      });
+  return detail::make_operator("int8_direct: plain loops, exact sums", [=](std::span<const Tensor> inputs,
+                                                                           std::span<Tensor> outputs,
+                                                                           const Execution& execution) {
+    const DeviceGuard guard(device);
+    (void)constants;  // whose memory the task has
+    const std::int64_t image = g.out_channels * g.out_pixels();
+    const std::int64_t at_once = std::max<std::int64_t>(1, (std::int64_t{1} << 30) / std::max<std::int64_t>(1, image));
+    for (std::int64_t first = 0; first < g.batch && image > 0; first += at_once) {
+      Task part = task;
+      part.input = static_cast<const std::uint8_t*>(inputs[0].raw()) + first * g.in_pixels() * task.pitch;
+      part.output = static_cast<std::byte*>(outputs[0].raw()) +
+                    first * (task.planes ? g.out_channels : task.out_pitch) * g.out_pixels() *
+                        static_cast<std::int64_t>(size_of(outputs[0].dtype()));
+      const std::int64_t count = std::min(at_once, g.batch - first) * image;
+      launch_kernel(kernel, {.grid = dim3(grid_for(count, threads)), .block = dim3(threads)}, execution.stream, part,
+                    static_cast<std::uint32_t>(count));
+    }
+  });
 }
 
 }  // namespace lamina::cuda::eight_bits

@@ -96,7 +96,6 @@ class Im2col final : public Operator {
   }
 
   std::size_t workspace_bytes() const override { return alignment + plan_.gemm_bytes + plan_.column_bytes; }
-  std::size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes(); }
 
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     const DeviceGuard guard(device_);

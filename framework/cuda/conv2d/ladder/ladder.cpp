@@ -44,8 +44,7 @@ template <class Start>
 std::unique_ptr<Operator> make(std::string description, std::size_t workspace, const Parameters& parameters,
                                Start start) {
   return detail::make_operator(
-      std::move(description),
-      {.workspace = workspace, .parameters = parameters.weight.bytes() + parameters.bias.bytes()},
+      std::move(description), {.workspace = workspace},
       [parameters, start](std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {
         const DeviceGuard guard(parameters.device);
         start(parameters.arguments(inputs, outputs), execution);

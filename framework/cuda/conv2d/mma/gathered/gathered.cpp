@@ -142,7 +142,7 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
                              choice.splits > 1 ? lamina::detail::concat(" over ", choice.splits, " splits") : "",
                              product.in_place ? "" : ", input staged", ", ", (tile.shared_bytes + 1023) / 1024,
                              " KB shared memory"),
-      {.workspace = it.workspace_bytes(), .parameters = constants.bytes()}, it);
+      {.workspace = it.workspace_bytes()}, it);
 }
 
 }  // namespace lamina::cuda::mma::gathered
