@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <functional>
 
 #include "complain.h"
@@ -71,7 +73,8 @@ std::vector<std::string> input_names(const Graph& graph) {
   return names;
 }
 
-std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const ImageOptions& options) {
+std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, Constants& constants,
+                                const ImageOptions& options, const std::vector<std::string>& others) {
   const std::vector<std::string> names = input_names(model.graph);
   if (is_photo(path)) {
     if (names.size() != 1)
@@ -83,18 +86,51 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, const 
     return {load_image(path, *model.preprocess, options)};
   }
   const Weights file = Weights::open(path);
+  const std::vector<std::string> there = file.names();
+  std::vector<std::string> known = names;
+  for (const int node : model.graph.optional_inputs()) {
+    const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(node)];
+    known.push_back(input.name);
+    if (file.contains(input.name)) constants[input.name] = fitted(file.at(input.name), input, path.string());
+  }
+  // What NumPy writes without a name: an .npy, known by its file's, and the first of an .npz.
+  const bool nameless = names.size() == 1 && there.size() == 1 && constants.empty() &&
+                        (there[0] == path.stem().string() || there[0] == "arr_0");
   std::vector<Tensor> inputs;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::string& name = names[i];
-    const bool lone = names.size() == 1 && file.size() == 1;
-    if (!file.contains(name) && !lone) {
+    if (!file.contains(name) && !nameless) {
       fail(fmt::format("{}: expected a tensor \"{}\" for the model's input; the file has {}", path.string(), name,
-                       listed(file.names())));
+                       listed(there)));
     }
-    const Tensor tensor = file.contains(name) ? file.at(name) : file.at(file.names()[0]);
+    const Tensor tensor = file.contains(name) ? file.at(name) : file.at(there[0]);
     inputs.push_back(fitted(tensor, input_node(model.graph, i), path.string()));
   }
+  known.insert(known.end(), others.begin(), others.end());
+  for (const std::string& name : there) {
+    if (nameless || std::ranges::find(known, name) != known.end()) continue;
+    fail(fmt::format("{}: the model has no input {}\"{}\"{}", path.string(), others.empty() ? "" : "and no node ", name,
+                     detail::nearest_text(name, known)));
+  }
   return inputs;
+}
+
+void say_not_finite(const Plan& plan, std::span<const Tensor> outputs) {
+  static std::atomic<bool> said = false;
+  std::string text;
+  for (std::size_t i = 0; !said && i < outputs.size(); ++i) {
+    if (!is_activation(outputs[i].dtype())) continue;
+    const Tensor numbers = outputs[i].to(Device::cpu()).to(DType::f32);
+    const auto odd = std::ranges::count_if(numbers.values<float>(), [](float value) { return !std::isfinite(value); });
+    if (odd == 0) continue;
+    text += fmt::format("{}{}: {} of its {} numbers are NaN or infinite", text.empty() ? "" : "; ",
+                        plan.output_names()[i], odd, numbers.numel());
+  }
+  if (text.empty() || said.exchange(true)) return;
+  const Precision precision = plan.options().precision;
+  complain(
+      fmt::format("warning: {}{}", text,
+                  precision == Precision::fp32 ? "" : fmt::format(" in {}; --precision fp32 may do", name(precision))));
 }
 
 void require_safetensors_name(const std::string& path) {

@@ -3,16 +3,23 @@
 #include <lamina/lamina.h>
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace lamina::app {
 
-/// The model's inputs out of a tensor file (by input name; an .npy or a lone tensor serves a lone input) or a
-/// photograph (preprocessed as the model says). Floats are converted to f32 where the model
-/// takes that. Throws Error naming what is missing.
-std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model,
-                                const ImageOptions& options = {});
+/// Values of inputs by name, as CompileOptions has them.
+using Constants = std::map<std::string, Tensor, std::less<>>;
+
+/// The model's inputs out of a tensor file (by input name; an .npy, which has none, serves a lone input) or a
+/// photograph (preprocessed as the model says); values of optional inputs go to `constants`. Floats are converted to
+/// f32 where the model takes that. Throws Error naming what is missing, and what nobody reads: but for inputs the file
+/// may name `others`.
+std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model, Constants& constants,
+                                const ImageOptions& options = {}, const std::vector<std::string>& others = {});
 
 /// A plan for these inputs, in the graph's order: their batch, their extents where the graph leaves them open, and the
 /// values of those that shapes, axes or weights depend on. Such inputs are then part of the plan, and taken out of
@@ -27,6 +34,9 @@ std::string shipped_file(const std::string& name);
 
 /// The names of the model's inputs.
 std::vector<std::string> input_names(const Graph& graph);
+
+/// Says once, in a line on stderr, which outputs hold NaN or infinite numbers, where some do.
+void say_not_finite(const Plan& plan, std::span<const Tensor> outputs);
 
 /// What loading warned about, on stderr.
 void print_warnings(const Model& model);

@@ -16,6 +16,8 @@ class JsonOutput {
 
   bool asked() const { return option_ != nullptr && option_->count() > 0; }
   bool to_stdout() const { return asked() && (path_.empty() || path_ == "-"); }
+  /// Where it is written; empty or "-": on stdout.
+  const std::string& file() const { return path_; }
   /// Writes it, if it was asked for. Throws Error if that fails.
   void write(const nlohmann::ordered_json& json) const;
 

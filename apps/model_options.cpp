@@ -4,13 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "complain.h"
 #include "inputs.h"
 #include "known_weights.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/onnx/onnx.h"
 #include "options.h"
 
@@ -45,9 +48,9 @@ constexpr std::int64_t imagenet_classes = 1000;
 
 /// The ready-made networks are ImageNet's: with as many classes, these are their names, in the order of torchvision and
 /// of Caffe. Empty where the list that ships cannot be found.
-std::vector<std::string> usual_labels(const Graph& graph) {
+std::vector<std::string> usual_labels(const Model& model) {
   const std::string path = shipped_file("imagenet_classes.txt");
-  if (class_count(graph) != imagenet_classes || !std::filesystem::exists(path)) return {};
+  if (class_count(model) != imagenet_classes || !std::filesystem::exists(path)) return {};
   std::vector<std::string> names = read_labels(path);
   if (static_cast<std::int64_t>(names.size()) != imagenet_classes) return {};  // another file of that name
   return names;
@@ -55,11 +58,29 @@ std::vector<std::string> usual_labels(const Graph& graph) {
 
 }  // namespace
 
-Model open_model(const std::string& name) {
-  std::error_code ignored;
-  const bool is_name = name.find('/') == std::string::npos && !std::filesystem::exists(name, ignored);
-  const std::string shipped = is_name ? shipped_file(name + ".safetensors") : "";
-  const std::string& path = std::filesystem::exists(shipped, ignored) ? shipped : name;
+CLI::Validator model_file() {
+  return CLI::Validator(
+      [](std::string& name) {
+        std::error_code ignored;
+        const bool is_name = name.find('/') == std::string::npos && !std::filesystem::exists(name, ignored);
+        const std::string shipped = is_name ? shipped_file(name + ".safetensors") : "";
+        if (std::filesystem::exists(shipped, ignored)) name = shipped;
+        return std::string();
+      },
+      "");
+}
+
+CLI::Validator labels_file() {
+  return CLI::Validator(
+      [](std::string& name) {
+        std::error_code ignored;
+        if (name == "imagenet" && !std::filesystem::exists(name, ignored)) name = shipped_file("imagenet_classes.txt");
+        return std::string();
+      },
+      "");
+}
+
+Model open_model(const std::string& path) {
   if (detail::is_onnx_file(path)) return load_model(path);
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
@@ -95,7 +116,7 @@ Preprocess preprocess_for(const std::string& arch) { return network_preprocess(a
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
   model.graph = fitting_network(arch, unwrapped(weights));
-  model.labels = usual_labels(model.graph);
+  model.labels = usual_labels(model);
   load_into(model, weights, path);
   model.preprocess = preprocess_for(arch);
   return model;
@@ -115,22 +136,53 @@ std::vector<std::string> read_labels(const std::string& path) {
   return labels;
 }
 
-std::int64_t class_count(const Graph& graph) {
+InputShapes photo_shapes(const Model& model, int otherwise) {
+  std::array<int, 2> sides{otherwise, otherwise};
+  const auto noted = model.metadata.find("imgsz");
+  const auto size =
+      noted == model.metadata.end() ? nlohmann::json() : nlohmann::json::parse(noted->second, nullptr, false);
+  for (std::size_t i = 0; size.is_array() && size.size() == 2 && i < 2; ++i) {
+    if (size[i].is_number_integer()) sides[i] = size[i].get<int>();
+  }
+  if (model.preprocess) sides.fill(model.preprocess->crop);
+  InputShapes result;
+  for (const int input : model.graph.inputs()) {
+    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+    Shape shape = *node.shape;
+    if (shape.rank() == 4 && shape[1] == open) shape.set(1, 3);
+    for (int d = 2; shape.rank() == 4 && d < 4; ++d) {
+      const int side = sides[static_cast<std::size_t>(d) - 2];
+      if (shape[d] == open && side > 0) shape.set(d, side);
+    }
+    if (shape != *node.shape) result[node.name] = shape;
+  }
+  return result;
+}
+
+std::int64_t class_count(const Model& model, int side) {
+  const Graph& graph = model.graph;
   if (graph.outputs().size() != 1) {
     throw Error(
         fmt::format("expected a model with one output, scores [N, classes]; it has {}", graph.outputs().size()));
   }
   const auto output = static_cast<std::size_t>(graph.outputs()[0]);
-  const Shape shape = graph.nodes()[output].shape ? *graph.nodes()[output].shape : graph.shapes(1)[output];
+  Shape shape;
+  if (graph.nodes()[output].shape) {
+    shape = *graph.nodes()[output].shape;
+  } else {
+    const detail::Resolved resolved =
+        detail::resolve(graph, {.input_shapes = photo_shapes(model, side > 0 ? side : 224)});
+    shape = resolved.network[resolved.outputs[0]].shape;
+  }
   if (shape.rank() != 2) {
     throw Error(fmt::format("expected a model whose output is scores [N, classes]; {} is {}",
                             graph.nodes()[output].name, shape.to_string()));
   }
-  return shape[1];
+  return shape[1] == 1 && scores_of(graph) == Scores::independent ? 2 : shape[1];
 }
 
-void set_labels(Model& model, std::vector<std::string> labels, const std::string& source) {
-  const std::int64_t classes = class_count(model.graph);
+void set_labels(Model& model, std::vector<std::string> labels, const std::string& source, int side) {
+  const std::int64_t classes = class_count(model, side);
   if (static_cast<std::int64_t>(labels.size()) != classes) {
     throw Error(fmt::format("{}: expected {} labels, one for each class, got {}", source, classes, labels.size()));
   }
@@ -138,8 +190,10 @@ void set_labels(Model& model, std::vector<std::string> labels, const std::string
 }
 
 void ModelOptions::add_to(CLI::App& command) {
-  command.add_option("--model", model,
-                     "model file: a .safetensors file that describes itself, or .onnx; or digits, which ships");
+  command
+      .add_option("--model", model,
+                  "model file: a .safetensors file that describes itself, or .onnx; or digits, which ships")
+      ->transform(model_file());
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt, .npz");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
   add_open_to(command, open);
@@ -186,7 +240,8 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
 void ModelOptions::add_preprocess_to(CLI::App& command) { preprocess.add_to(command, size_help); }
 
 void ModelOptions::add_labels_to(CLI::App& command) {
-  command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's");
+  command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's")
+      ->transform(labels_file());
 }
 
 Model ModelOptions::load() const {
@@ -213,7 +268,7 @@ Model ModelOptions::load() const {
     if (!weights.empty()) load_into(result, open_weights(weights, open), weights);
   }
   if (!labels.empty()) {
-    set_labels(result, read_labels(labels == "imagenet" ? shipped_file("imagenet_classes.txt") : labels), labels);
+    set_labels(result, read_labels(labels), labels, preprocess.size);
   }
   return result;
 }

@@ -42,9 +42,13 @@ void add_open_to(CLI::App& command, OpenOptions& options);
 /// Weights::open; stderr tells what it chose.
 Weights open_weights(const std::string& path, const OpenOptions& options);
 
-/// A model file, or one that ships by its name. Throws Error; where there are weights alone in it, says what to do with
-/// them.
-Model open_model(const std::string& name);
+/// Puts the file in the place of the name of a model that ships (digits), or of class names (imagenet), where no file
+/// has that name: what reads options, and what keeps their files from being overwritten, sees files.
+CLI::Validator model_file();
+CLI::Validator labels_file();
+
+/// A model file. Throws Error; where there are weights alone in it, says what to do with them.
+Model open_model(const std::string& path);
 
 /// Accepts the names of ready-made networks.
 CLI::Validator network_name();
@@ -61,7 +65,7 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
 std::vector<std::string> read_labels(const std::string& path);
 
 /// Sets the model's class names. Throws Error unless there are as many as the model's output has classes.
-void set_labels(Model& model, std::vector<std::string> labels, const std::string& source);
+void set_labels(Model& model, std::vector<std::string> labels, const std::string& source, int side = 0);
 
 /// Below this probability of its best class a network is not sure of what it sees.
 inline constexpr float sure_probability = 0.9f;
@@ -69,7 +73,13 @@ inline constexpr float sure_probability = 0.9f;
 /// What --size is of in commands whose photographs become square.
 inline constexpr const char* size_help = "pixels of both sides of the input, where the model leaves them open";
 
-/// The classes that the model's one output [N, classes] has scores for. Throws Error if it has another form.
-std::int64_t class_count(const Graph& graph);
+/// Shapes of the inputs whose height and width the model leaves open: what its photographs become, or what its exporter
+/// noted, or sides of `otherwise`, if that is not 0. The batch stays open.
+InputShapes photo_shapes(const Model& model, int otherwise = 0);
+
+/// The classes that the model's one output has scores for, [N, classes], or [N, 1] of a sigmoid, which are two. Throws
+/// Error if it has another form. How many there are hardly depends on the sides of photographs that the model leaves
+/// open: they are taken to be `side` where nothing else tells.
+std::int64_t class_count(const Model& model, int side = 0);
 
 }  // namespace lamina::app

@@ -9,6 +9,7 @@
 
 #include "lamina/base/names.h"
 #include "lamina/images/image.h"
+#include "pictures/png.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -41,7 +42,7 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
 bool is_picture_in(const fs::path& file, const fs::path& directory) {
   std::error_code problem;
   if (!fs::is_directory(directory, problem) || !fs::exists(file, problem)) return false;
-  if (!detail::is_named_like_image(file.string())) return false;
+  if (!detail::is_named_like_image(file.string()) || is_drawn(file)) return false;
   const std::string inside = (real_path(directory) / "").string();
   return real_path(file).string().starts_with(inside);
 }

@@ -174,6 +174,7 @@ Segmenter::Answer Segmenter::segment(const Image& photo) {
   pool->submit({input}, [&](PoolAnswer answer) { promise.set_value(std::move(answer)); });
   const PoolAnswer run = promise.get_future().get();
   if (!run.error.empty()) throw Error(run.error);
+  say_not_finite(pool->plan(), run.outputs);
   const Tensor scores = run.outputs[0].slice(0, 1).to(DType::f32);
   ThreadPool threads(threads_);
   Answer answer{class_map(scores, view.x, view.y, photo.width, photo.height, threads),

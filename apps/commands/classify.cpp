@@ -44,10 +44,9 @@ struct Answer {
 class Classifier {
  public:
   Classifier(const Model& model, int top, const CompileOptions& compile, const PoolOptions& pool)
-      : top_(top), pool_(model.graph, compile, pool) {
-    const Graph::Node& output = model.graph.nodes()[static_cast<std::size_t>(model.graph.outputs()[0])];
-    probabilities_ = output.module->op() == "softmax" || output.module->op() == "Softmax";
-  }
+      : scores_(scores_of(model.graph)), top_(top), pool_(model.graph, compile, pool) {}
+
+  bool gives_probabilities() const { return are_probabilities(scores_, pool_.plan().output_shapes()[0][1]); }
 
   void begin(const PhotoBatches::Batch& batch) { pending_.emplace_back(&batch, pool_.submit({batch.input})); }
   std::size_t pending() const { return pending_.size(); }
@@ -56,7 +55,8 @@ class Classifier {
   std::vector<Answer> finish() {
     const auto [batch, output] = std::pair(pending_.front().first, pending_.front().second.get()[0]);
     pending_.pop_front();
-    const Tensor scores = probabilities_ ? output : softmax(output);
+    say_not_finite(pool_.plan(), {&output, 1});
+    const Tensor scores = class_scores(output, scores_);
     std::vector<Answer> answers;
     for (std::size_t i = 0; i < batch->photos.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
@@ -67,7 +67,7 @@ class Classifier {
   }
 
  private:
-  bool probabilities_ = false;  // the network gives them itself
+  Scores scores_;
   int top_;
   std::deque<std::pair<const PhotoBatches::Batch*, std::future<std::vector<Tensor>>>> pending_;
   PlanPool pool_;
@@ -81,15 +81,21 @@ std::string class_name(const Model& model, int index) {
 /// Writes answers in the forms that were asked for.
 class Report {
  public:
-  Report(const Model& model, const ClassifyOptions& options) : model_(model), json_(options.json), csv_(options.csv) {
-    if (csv_) fmt::print("photo,rank,class,name,probability\n");
+  /// Of classes that have probabilities, or else mere scores.
+  Report(const Model& model, const ClassifyOptions& options, bool probabilities)
+      : model_(model),
+        json_(options.json),
+        csv_(options.csv),
+        probabilities_(probabilities),
+        what_(probabilities ? "probability" : "score") {
+    if (csv_) fmt::print("photo,rank,class,name,{}\n", what_);
   }
 
   void add(const Answer& answer) {
     if (json_.asked()) {
       auto classes = nlohmann::ordered_json::array();
       for (const auto& [index, score] : answer.classes) {
-        classes.push_back({{"class", index}, {"name", class_name(model_, index)}, {"probability", score}});
+        classes.push_back({{"class", index}, {"name", class_name(model_, index)}, {what_, score}});
       }
       list_.push_back({{"photo", answer.photo.string()}, {"classes", classes}});
       if (!answer.error.empty()) list_.back()["error"] = answer.error;
@@ -101,6 +107,8 @@ class Report {
       if (csv_) {
         fmt::print("{},{},{},{},{:.6g}\n", csv_field(answer.photo.string()), rank + 1, index,
                    csv_field(class_name(model_, index)), score);
+      } else if (!probabilities_) {
+        fmt::print("  {:.6g}  {}\n", score, class_name(model_, index));
       } else {
         fmt::print("  {:6.2f} %  {}\n", 100.0 * static_cast<double>(score), class_name(model_, index));
       }
@@ -112,7 +120,8 @@ class Report {
  private:
   const Model& model_;
   const JsonOutput& json_;
-  bool csv_;
+  bool csv_, probabilities_;
+  const char* what_;
   nlohmann::ordered_json list_ = nlohmann::ordered_json::array();
 };
 
@@ -120,7 +129,7 @@ class Report {
 void require_classes(const Model& model, const std::string& source) {
   std::int64_t classes = 0;
   try {
-    classes = class_count(model.graph);
+    classes = class_count(model);
   } catch (const Error& error) {
     throw Error(source + ": " + error.what());
   }
@@ -141,11 +150,12 @@ void say_what_for(const Model& model, const std::string& source, std::size_t uns
 
 void classify(const ClassifyOptions& options) {
   const auto [photos, missing] = find_photos(options.photos);
-  const Model model = options.model.load();
+  Model model = options.model.load();
   print_warnings(model);
-  require_classes(model, options.model.source());
   const auto start = std::chrono::steady_clock::now();
   const Preprocess preprocess = options.model.preprocess_of(model);
+  model.preprocess = preprocess;
+  require_classes(model, options.model.source());
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
   // A batch that is written into the model is what it takes.
   const std::size_t batch_size = input.shape->has_batch()
@@ -153,10 +163,7 @@ void classify(const ClassifyOptions& options) {
                                      : static_cast<std::size_t>((*input.shape)[0]);
   CompileOptions compile =
       options.run.compile_options(input.shape->has_batch() ? static_cast<std::int64_t>(batch_size) : 1);
-  if (std::ranges::find(*input.shape, open) != input.shape->end()) {
-    const auto n = static_cast<std::int64_t>(batch_size);
-    compile.input_shapes[input.name] = {n, 3, preprocess.crop, preprocess.crop};
-  }
+  compile.input_shapes = photo_shapes(model);
   compile.photos = preprocess;
   const PoolOptions pool = {.devices = options.run.devices(), .max_queue = std::int64_t{1} << 20};
   // On several devices, two batches of each are under way.
@@ -164,7 +171,8 @@ void classify(const ClassifyOptions& options) {
   PhotoBatches batches(photos, preprocess, options.photos.image(), batch_size, compile.device,
                        under_way);  // decodes while the plans are compiled
   Classifier classifier(model, options.top, compile, pool);
-  Report report(model, options);
+  const bool probabilities = classifier.gives_probabilities();
+  Report report(model, options, probabilities);
   Progress progress(photos.size(), "images");
   std::size_t failed = 0, unsure = 0;
   const auto finish = [&] {
@@ -172,7 +180,7 @@ void classify(const ClassifyOptions& options) {
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
-      if (!answer.classes.empty() && !(answer.classes[0].score >= sure_probability)) ++unsure;
+      if (probabilities && !answer.classes.empty() && !(answer.classes[0].score >= sure_probability)) ++unsure;
       if (answer.error.empty()) continue;
       complain(answer.error);
       ++failed;

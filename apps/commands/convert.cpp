@@ -85,12 +85,16 @@ void convert(const ConvertOptions& options) {
 void add_convert(CLI::App& app) {
   auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
-  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")->required();
+  command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")
+      ->required()
+      ->transform(model_file());
   writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
-  command->add_option("--labels", options->labels,
-                      "class names, one on each line, to put into the model file in place of ImageNet's");
+  command
+      ->add_option("--labels", options->labels,
+                   "class names, one on each line, or imagenet, to put into the model file in place of its own")
+      ->transform(labels_file());
   command->add_option("--task", options->task, "what a detector finds, where its exporter did not note it")
       ->check(one_of({"detect", "segment", "pose", "obb"}));
   command->add_option("--layout", options->layout, "how a detector's output is laid out, where its shape does not tell")

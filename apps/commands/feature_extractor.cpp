@@ -202,6 +202,7 @@ Tensor FeatureExtractor::run(const Tensor& input, double& milliseconds) {
   Stopwatch watch;
   const Tensor maps = plan_.run(input);
   milliseconds = watch.lap();
+  say_not_finite(plan_, {&maps, 1});
   return maps.dtype() == DType::f32 ? maps.clone() : maps.to(DType::f32);
 }
 

@@ -45,7 +45,14 @@ std::string suffix_of(const FeaturesOptions& options) {
 
 void features(const FeaturesOptions& options) {
   const FeatureOutputs outputs(options);
-  if (options.model.source().empty()) require_apart("--out", outputs.tensors, "the model", default_model());
+  if (options.model.source().empty()) {
+    for (const auto& [option, file] : {std::pair("--out", outputs.tensors),
+                                       {"--out", outputs.pictures},
+                                       {"--sheet", options.sheet},
+                                       {"--json", options.json.file()}}) {
+      require_apart(option, file, "the model", default_model());
+    }
+  }
   const auto [photos, missing] = find_photos(options.photos);
   Sheet sheet(options.sheet, photos);
   PicturePaths pictures(outputs.pictures, suffix_of(options), photos);

@@ -97,9 +97,16 @@ void print_preprocess(const Preprocess& p) {
              p.std[1], p.std[2]);
 }
 
+/// What the model leaves open is as it was said, or as its photographs are.
+InputShapes input_shapes(const Model& model, const InspectOptions& options) {
+  InputShapes shapes = parse_shapes(options.input_shapes, model.graph);
+  shapes.merge(photo_shapes(model));
+  return shapes;
+}
+
 CompileOptions compile_options(const Model& model, const InspectOptions& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
-  compile.input_shapes = parse_shapes(options.input_shapes, model.graph);
+  compile.input_shapes = input_shapes(model, options);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   return compile;
 }
@@ -183,12 +190,51 @@ void write_json(const InspectOptions& options) {
   options.json.write(json);
 }
 
+/// The inputs whose extents nobody said, for --input-shape.
+std::string open_inputs(const Model& model, const InputShapes& shapes) {
+  std::string text;
+  for (const int input : model.graph.inputs()) {
+    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+    if (shapes.contains(node.name) ? shapes.at(node.name).with_batch(1).is_known()
+                                   : node.shape->with_batch(1).is_known())
+      continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", node.name, node.shape->to_string());
+  }
+  return detail::printable(text);
+}
+
+/// What can be said of a graph whose shapes are not known.
+void print_open(const Graph& graph, const std::string& inputs) {
+  detail::TextTable table({"name", "op", "output", "parameters"});
+  std::int64_t all = 0;
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.module != nullptr && node.module->op() == "Constant") continue;  // counted where it is read
+    std::int64_t parameters = 0;
+    const auto count = [&](const Module& module) {
+      for (const auto& p : module.parameters()) parameters += p.dtype == DType::f32 ? p.shape.numel() : 0;
+    };
+    if (node.module != nullptr) count(*node.module);
+    for (const int input : node.inputs) {
+      const auto& operand = input < 0 ? nullptr : graph.nodes()[static_cast<std::size_t>(input)].module;
+      if (operand != nullptr && operand->op() == "Constant") count(*operand);
+    }
+    all += parameters;
+    table.add({node.name, std::string(node.module == nullptr ? "input" : node.module->op()),
+               node.shape ? node.shape->to_string() : "?", parameters > 0 ? detail::format_count(parameters) : ""});
+  }
+  table.add_total({"total", "", "", detail::format_count(all)});
+  fmt::print("\n{}\nopen: {}; --input-shape NAME=SHAPE shows shapes, kernels and memory\n", table.to_string(), inputs);
+}
+
 void print_model(const Model& model, const InspectOptions& options) {
   print_warnings(model);
-  CompileOptions shapes = {.batch = options.batch};
-  shapes.input_shapes = parse_shapes(options.input_shapes, model.graph);
-  fmt::print("\n{}\n", model.graph.summary(shapes));
-  print_plan(model, options);
+  const CompileOptions shapes = {.batch = options.batch, .input_shapes = input_shapes(model, options)};
+  if (const std::string inputs = open_inputs(model, shapes.input_shapes); !inputs.empty()) {
+    print_open(model.graph, inputs);
+  } else {
+    fmt::print("\n{}\n", model.graph.summary(shapes));
+    print_plan(model, options);
+  }
   if (model.preprocess) print_preprocess(*model.preprocess);
   if (!model.labels.empty())
     fmt::print("labels: {}, from {} to {}\n", model.labels.size(), detail::quote(model.labels.front()),
@@ -225,7 +271,9 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
-  command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")->required();
+  command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")
+      ->required()
+      ->transform(model_file());
   add_open_to(*command, options->open);
   add_shapes_to(*command, options->input_shapes);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")

@@ -51,13 +51,16 @@ void run(const RunCommandOptions& options) {
     throw Error(fmt::format("--preprocess, --size and the like say how a photograph becomes the input: {} is none",
                             detail::printable(options.input)));
   }
-  std::vector<Tensor> inputs;
-  if (!model.graph.inputs().empty()) inputs = read_inputs(options.input, model, options.photo.image());
   CompileOptions compile = options.run.compile_options(1);
+  std::vector<Tensor> inputs;
+  if (!options.input.empty()) {
+    inputs = read_inputs(options.input, model, compile.constants, options.photo.image());
+  }
   compile.input_shapes = options.model.shapes(model.graph);
   compile.outputs = options.outputs;
   Plan plan = compile_for(model.graph, std::move(compile), inputs);
   const std::span<const Tensor> results = plan.run(inputs);
+  say_not_finite(plan, results);
   Weights out;
   auto json = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -103,30 +103,20 @@ class Verifier {
   std::string first_failure_;
 };
 
-bool is_computed(const Graph::Node& node) { return node.module != nullptr; }
+bool is_computed(const Graph::Node& node) { return node.module != nullptr && !node.is_optional(); }
 
-/// A misspelt name would pass for verified. Throws Error if no name is a node's, warns of those that are nothing's.
-void check_names(const Weights& golden, const Graph& graph, const std::string& path) {
-  std::vector<std::string> unknown = golden.names();
-  std::erase_if(unknown, [&](const std::string& name) {
-    return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const auto& node) { return node.name == name; });
-  });
+/// The nodes whose values a golden file may name. Throws Error if it names none of them.
+std::vector<std::string> expected_names(const Weights& golden, const Graph& graph, const std::string& path) {
+  std::vector<std::string> nodes;
+  for (const Graph::Node& node : graph.nodes()) {
+    if (is_computed(node)) nodes.push_back(node.name);
+  }
   const auto expected = [&](const Graph::Node& node) { return is_computed(node) && golden.contains(node.name); };
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), expected)) {
-    std::vector<std::string> nodes;
-    for (const Graph::Node& node : graph.nodes()) {
-      if (is_computed(node)) nodes.push_back(node.name);
-    }
     throw Error(fmt::format("{}: names no node of the graph, so nothing was compared; it holds {}; the nodes are {}",
                             path, listed(golden.names()), listed(nodes)));
   }
-  constexpr std::size_t most = 5;  // of another network's golden file nearly all
-  for (std::size_t i = 0; i < std::min(most, unknown.size()); ++i) {
-    complain(fmt::format("warning: {}: the graph has no node \"{}\", which was not compared", path, unknown[i]));
-  }
-  if (unknown.size() > most) {
-    complain(fmt::format("warning: {}: nor {} others of its names", path, unknown.size() - most));
-  }
+  return nodes;
 }
 
 Tolerance tolerance_of(const VerifyOptions& options, Precision precision) {
@@ -159,13 +149,13 @@ void verify_against(const VerifyOptions& options) {
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(1);
   compile.input_shapes = options.model.shapes(model.graph);
-  const std::vector<Tensor> given =
-      options.input.empty() ? drawn_inputs(model.graph, compile.input_shapes) : read_inputs(options.input, model);
+  const std::vector<Tensor> given = options.input.empty() ? drawn_inputs(model.graph, compile.input_shapes)
+                                                          : read_inputs(options.input, model, compile.constants);
   const auto answers = [&](Precision precision) {
     compile.precision = precision;
     std::vector<Tensor> inputs = given;
     Plan plan = compile_for(model.graph, compile, inputs);
-    plan.run(inputs);
+    say_not_finite(plan, plan.run(inputs));
     Weights result;
     for (const std::string& name : plan.output_names()) result.set(name, plan.output(name).to(Device::cpu()).clone());
     return result;
@@ -193,9 +183,9 @@ void verify(const VerifyOptions& options) {
   const Model model = options.model.load();
   print_warnings(model);
   const Weights golden = Weights::open(options.golden);
-  check_names(golden, model.graph, options.golden);
-  const std::vector<Tensor> given = read_inputs(options.golden, model);
+  const std::vector<std::string> nodes = expected_names(golden, model.graph, options.golden);
   CompileOptions compile = options.run.compile_options(1);
+  const std::vector<Tensor> given = read_inputs(options.golden, model, compile.constants, {}, nodes);
   compile.input_shapes = options.model.shapes(model.graph);
   auto json = nlohmann::ordered_json::array();
   Verifier verifier(golden, tolerance_of(options, compile.precision), !options.json.to_stdout(), json);
@@ -213,7 +203,7 @@ void verify(const VerifyOptions& options) {
   compile.keep_all = false;
   inputs = given;
   Plan plan = compile_for(model.graph, compile, inputs);
-  plan.run(inputs);
+  say_not_finite(plan, plan.run(inputs));
   for (const std::string& name : plan.output_names()) {
     if (golden.contains(name)) verifier.check("compiled", name, plan.output(name));
   }

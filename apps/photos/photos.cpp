@@ -11,6 +11,7 @@
 #include "commands/commands.h"
 #include "complain.h"
 #include "inputs.h"
+#include "pictures/png.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -39,13 +40,17 @@ std::string meant_option(const CLI::App& command, const std::string& text) {
 
 /// What a search leaves out of one directory, to be said in one line.
 struct LeftOut {
-  std::vector<std::string> files, directories;
+  std::vector<std::string> files, directories, drawn;
 
   void report(const fs::path& directory) const {
     std::string text;
     if (!files.empty()) {
       text = fmt::format("{} {} that Lamina does not read: {}", files.size(), files.size() == 1 ? "file" : "files",
                          listed(files));
+    }
+    if (!drawn.empty()) {
+      text += fmt::format("{}{} {} that Lamina drew: {}", text.empty() ? "" : "; ", drawn.size(),
+                          drawn.size() == 1 ? "picture" : "pictures", listed(drawn));
     }
     if (!directories.empty()) {
       text += fmt::format("{}{} {} (--recursive goes into them): {}", text.empty() ? "" : "; ", directories.size(),
@@ -103,6 +108,8 @@ class Search {
         const bool own = recursive_ && !fs::is_symlink(path, problem);
         if (own) deeper.push_back(path);
         if (!own && !name.starts_with('.')) left_out.directories.push_back(name);
+      } else if (fs::is_regular_file(status) && is_drawn(path)) {
+        left_out.drawn.push_back(name);  // of an earlier run
       } else if (fs::is_regular_file(status) && (detail::is_named_like_image(path) || is_photo(path))) {
         // An empty or foreign file of such a name is to be reported, not passed over.
         found_.paths.push_back(path);

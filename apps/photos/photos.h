@@ -34,8 +34,8 @@ struct Photos {
 };
 
 /// The photographs that the paths name: files as they are, directories by the files that are images or are named like
-/// one, sorted. On stderr: paths that are not there, directories without photographs, links that lead nowhere or in
-/// circles, and what is left out. Throws Failed if nothing is left.
+/// one, sorted, but for pictures that Lamina drew. On stderr: paths that are not there, directories without
+/// photographs, links that lead nowhere or in circles, and what is left out. Throws Failed if nothing is left.
 Photos find_photos(const PhotoOptions& options);
 
 /// Whether the file at `path` looks like a picture, judged by its first bytes.

@@ -1,17 +1,38 @@
 #include "pictures/png.h"
 
+#include <fstream>
+#include <string_view>
+
+using namespace std::literals;
+
+namespace lamina::app {
+namespace {
+
+// Behind the signature and the header, which have always the same length; its length before it, its CRC-32 behind it.
+constexpr std::size_t after_header = 8 + 25;
+constexpr std::string_view mark = "\0\0\0\17tEXtSoftware\0Lamina\x42\x55\x03\xe7"sv;
+
+}  // namespace
+
+bool is_drawn(const std::filesystem::path& path) {
+  std::string head(after_header + mark.size(), '\0');
+  std::ifstream(path, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head.ends_with(mark);
+}
+
+}  // namespace lamina::app
+
 #ifndef LAMINA_WITH_ZLIB
 
 #include "lamina/images/codecs/codec.h"
 
-std::string lamina::app::png_of(const Image& image) { return detail::encode_png(image); }
+std::string lamina::app::png_of(const Image& image) { return detail::encode_png(image).insert(after_header, mark); }
 
 #else
 
 #include <zlib.h>
 
 #include <algorithm>
-#include <string_view>
 
 namespace lamina::app {
 namespace {
@@ -56,7 +77,7 @@ std::string png_of(const Image& image) {
   data.resize(size);
   const auto width = static_cast<unsigned long>(image.width), height = static_cast<unsigned long>(image.height);
   return "\x89PNG\r\n\x1a\n" + chunk("IHDR" + big(width) + big(height) + std::string("\10\2\0\0\0", 5)) +
-         chunk("IDAT" + data) + chunk("IEND");
+         std::string(mark) + chunk("IDAT" + data) + chunk("IEND");
 }
 
 }  // namespace lamina::app

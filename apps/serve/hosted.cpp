@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -158,6 +157,21 @@ std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
   layer_pools_.emplace_front(layer.name, pool);
   if (layer_pools_.size() > layer_pools) layer_pools_.pop_back();  // whoever uses it finishes
   return pool;
+}
+
+std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::less<>>& constants,
+                                     const std::vector<Tensor>& inputs) {
+  const std::scoped_lock lock(mutex_);
+  try {
+    CompileOptions compile = compile_options(batched() ? inputs[0].shape()[0] : 1);
+    compile.constants = constants;
+    Plan plan = model_.graph.compile(compile);
+    std::vector<Tensor> results;
+    for (const Tensor& result : plan.run(inputs)) results.push_back(result.clone());
+    return results;
+  } catch (const Error& error) {
+    throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
+  }
 }
 
 #ifdef LAMINA_DETECT

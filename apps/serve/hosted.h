@@ -2,7 +2,9 @@
 
 #include <lamina/lamina.h>
 
+#include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -58,6 +60,11 @@ class Hosted {
   const Layer& layer(const std::string& name) const;
   /// A pool whose output is that layer, for one photograph at a time.
   std::shared_ptr<PlanPool> pool_of(const Layer& layer);
+
+  /// Outputs where optional inputs have these values: by a plan of its own, one at a time. Throws Refusal where they do
+  /// not fit.
+  std::vector<Tensor> run_with(const std::map<std::string, Tensor, std::less<>>& constants,
+                               const std::vector<Tensor>& inputs);
 
 #ifdef LAMINA_DETECT
   /// Finds things, where the model is a detector; made when it is first asked for. Throws Refusal where it is none.

@@ -97,6 +97,8 @@ std::size_t index_of(std::span<const std::string> names, const std::string& name
   return static_cast<std::size_t>(found - names.begin());
 }
 
+constexpr std::int64_t most_elements = std::int64_t{1} << 32;
+
 Shape parse_shape(const Json& input, const std::string& name, const Shape& declared, bool batched, std::int64_t most) {
   const Json* extents = member(input, "shape");
   std::vector<std::int64_t> values;
@@ -105,13 +107,17 @@ Shape parse_shape(const Json& input, const std::string& name, const Shape& decla
     whole = (*extents)[i].is_number_integer();
     if (whole) values.push_back((*extents)[i].get<std::int64_t>());
     const std::int64_t expected = declared[static_cast<int>(i)];
-    whole = whole && (batched && i == 0 ? values[i] >= 1 && values[i] <= most : values[i] == expected);
+    whole = whole && (batched && i == 0                       ? values[i] >= 1 && values[i] <= most
+                      : expected == open || expected == batch ? values[i] >= 0
+                                                              : values[i] == expected);
   }
   if (!whole) {
     refuse(fmt::format("{}: expected a shape of {}{}, got {}", name, declared.to_string(),
                        batched ? " or fewer images" : "", extents == nullptr ? "none" : extents->dump()));
   }
-  return Shape(std::span<const std::int64_t>(values));
+  const Shape shape(values);
+  if (shape.numel() > most_elements) refuse(fmt::format("{}: more than {} numbers", name, most_elements));
+  return shape;
 }
 
 /// Where it is in the request, if it is aligned there.
@@ -143,7 +149,8 @@ Json parse_json(const Call& call, std::string_view text, const Plan& plan) {
 std::string model_metadata(const Hosted& hosted) { return described(hosted, false); }
 std::string model_config(const Hosted& hosted) { return described(hosted, true); }
 
-InferenceRequest parse_inference(const Call& call, const Plan& plan) {
+InferenceRequest parse_inference(const Call& call, Hosted& hosted) {
+  const Plan& plan = hosted.pool().plan();
   std::string_view text = call.body, binary;
   if (const std::string length = call.header("inference-header-content-length"); !length.empty()) {
     std::size_t bytes = 0;
@@ -162,13 +169,17 @@ InferenceRequest parse_inference(const Call& call, const Plan& plan) {
   request.inputs.resize(plan.input_names().size());
   for (const Json& input : *inputs) {
     const std::string name = text_of(input, "name", "inputs");
-    const std::size_t i = index_of(plan.input_names(), name, "input");
-    const DType dtype = plan.input_dtypes()[i];
-    if (request.inputs[i].defined()) refuse(fmt::format("{}: is given twice", name));
+    const Graph::Node* node = hosted.model().graph.find(name);
+    const bool optional = node != nullptr && node->is_optional();
+    const std::size_t i = optional ? 0 : index_of(plan.input_names(), name, "input");
+    const DType dtype = optional ? node->dtype : plan.input_dtypes()[i];
+    Tensor& value = optional ? request.constants[name] : request.inputs[i];
+    if (value.defined()) refuse(fmt::format("{}: is given twice", name));
     if (const std::string given = text_of(input, "datatype", name); given != type_of(dtype).protocol) {
       refuse(fmt::format("{}: expected datatype {}, got {}", name, type_of(dtype).protocol, given));
     }
-    const Shape shape = parse_shape(input, name, plan.input_shapes()[i], plan.batched(), plan.options().batch);
+    const Shape shape = parse_shape(input, name, optional ? *node->shape : plan.input_shapes()[i],
+                                    !optional && plan.batched(), plan.options().batch);
     const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     const Json* parameters = member(input, "parameters");
     const Json* size = parameters == nullptr ? nullptr : member(*parameters, "binary_data_size");
@@ -176,14 +187,14 @@ InferenceRequest parse_inference(const Call& call, const Plan& plan) {
       const Json* data = member(input, "data");
       if (data == nullptr) refuse(fmt::format("{}: expected \"data\", or binary data behind the JSON", name));
       call.reserve(bytes);
-      request.inputs[i] = tensor_of(name, *data, shape, dtype);
+      value = tensor_of(name, *data, shape, dtype);
       continue;
     }
     if (!size->is_number_unsigned() || size->get<std::uint64_t>() != bytes || binary.size() < bytes) {
       refuse(fmt::format("{}: expected {} bytes of binary data, got {} of {} left", name, bytes, size->dump(),
                          binary.size()));
     }
-    request.inputs[i] = tensor_at(call, binary.data(), shape, dtype);
+    value = tensor_at(call, binary.data(), shape, dtype);
     binary.remove_prefix(bytes);
   }
   for (std::size_t i = 0; i < request.inputs.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "inputs.h"
 #include "serve/hosted.h"
 #include "serve/http.h"
 
@@ -23,11 +24,12 @@ struct InferenceRequest {
   };
   std::string id;
   std::vector<Tensor> inputs;   ///< in the order of the model's
+  Constants constants;          ///< optional inputs that it gives
   std::vector<Output> outputs;  ///< in the order of the request
 };
 
 /// Throws Refusal (400) naming what does not fit.
-InferenceRequest parse_inference(const Call& call, const Plan& plan);
+InferenceRequest parse_inference(const Call& call, Hosted& hosted);
 
 Reply inference_reply(const Hosted& hosted, const InferenceRequest& request, const std::vector<Tensor>& outputs);
 

@@ -124,10 +124,8 @@ Reply Service::classify(const Call& call) {
   if (!model.has_classes()) throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
   Photo photo = photo_of(call, model);
   const PoolAnswer answer = run(model, model.pool(), {photo.input});
-  const Graph& graph = model.model().graph;
-  const auto& output = graph.nodes()[static_cast<std::size_t>(graph.outputs()[0])];
-  const bool probabilities = output.module->op() == "softmax" || output.module->op() == "Softmax";
-  const Tensor scores = answer.outputs[0].to(DType::f32);
+  const Scores scores = scores_of(model.model().graph);
+  const bool probabilities = are_probabilities(scores, answer.outputs[0].shape()[1]);
   int top = 5;
   if (const std::string text = call.parameter("top"); !text.empty()) {
     if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
@@ -136,12 +134,12 @@ Reply Service::classify(const Call& call) {
     top = std::stoi(text);
   }
   Json classes = Json::array();
-  for (const auto& [index, score] : top_k(probabilities ? scores : softmax(scores), top)) {
+  for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
     const auto at = static_cast<std::size_t>(index);
     const auto& labels = model.model().labels;
     classes.push_back({{"index", index},
                        {"name", at < labels.size() ? labels[at] : fmt::format("class {}", index)},
-                       {"probability", score}});
+                       {probabilities ? "probability" : "score", score}});
   }
   photo.milliseconds["wait"] = milliseconds(answer.waited);
   photo.milliseconds["run"] = milliseconds(answer.ran);
@@ -151,7 +149,7 @@ Reply Service::classify(const Call& call) {
                {"milliseconds", photo.milliseconds},
                {"device", to_string(answer.device)},
                {"batch", answer.batch}};
-  const bool sure = !classes.empty() && classes[0]["probability"].get<float>() >= sure_probability;
+  const bool sure = !classes.empty() && (!probabilities || classes[0]["probability"].get<float>() >= sure_probability);
   if (!sure && !model.model().description.empty()) {
     json["doubt"] = fmt::format("{} {}; it is not sure of this photograph, which may show something else", model.name(),
                                 model.model().description);

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "inputs.h"
 #include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
 #include "serve/inference.h"
@@ -122,7 +123,10 @@ Reply Service::v2(const Call& call, const std::vector<std::string>& path) {
 }
 
 Reply Service::infer(const Call& call, Hosted& model) {
-  InferenceRequest request = parse_inference(call, model.pool().plan());
+  InferenceRequest request = parse_inference(call, model);
+  if (!request.constants.empty()) {
+    return inference_reply(model, request, model.run_with(request.constants, request.inputs));
+  }
   const PoolAnswer answer = run(model, model.pool(), std::move(request.inputs));
   return inference_reply(model, request, answer.outputs);
 }
@@ -135,6 +139,7 @@ PoolAnswer Service::run(Hosted& model, PlanPool& pool, std::vector<Tensor> input
     throw Refusal{503, full.what()};
   }
   PoolAnswer answer = promise.get_future().get();
+  say_not_finite(pool.plan(), answer.outputs);
   const std::string labels = fmt::format("model=\"{}\"", model.name());
   if (!answer.error.empty()) {
     metrics_.count("lamina_failures_total", labels);

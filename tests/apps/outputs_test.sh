@@ -79,6 +79,25 @@ expect 1 'photos/inside.png is the file of photos too' features photos --model m
 expect 1 'one.png is the file of --(out|sheet) too' features photo.png --model model.safetensors --layer features.0 --out one.png --sheet one.png
 check 'no output of a refused command' test ! -e one.png
 
+# models, class names and the default model by their names
+before=$(cksum "$source"/weights/{digits,alexnet-conv1}.safetensors "$source/weights/imagenet_classes.txt")
+expect 1 'digits.safetensors is the file of --model too' run --model digits --input inputs.safetensors --out "$source/weights/digits.safetensors"
+expect 1 'imagenet_classes.txt is the file of --labels too' classify photo.png --model digits --labels imagenet --json "$source/weights/imagenet_classes.txt"
+expect 1 'digits.safetensors is the file of in too' convert digits "$source/weights/digits.safetensors"
+for option in --out --json; do
+  expect 1 'alexnet-conv1.safetensors is the file of the model too' features photo.png $option "$source/weights/alexnet-conv1.safetensors"
+done
+check 'what was read by its name is as it was' test "$(cksum "$source"/weights/{digits,alexnet-conv1}.safetensors "$source/weights/imagenet_classes.txt")" = "$before"
+
+# pictures that were drawn are no photographs of the next run
+mkdir here && cp photo.png here/a.png
+for turn in 1 2; do
+  check "features . in a folder, turn $turn" bash -c 'cd here && "$0" features . --model ../model.safetensors --layer features.0 --sheet sheet.png >out.txt 2>err.txt' "$lamina"
+  check 'one photograph' grep -q 'sheet.png: 1 photograph' here/out.txt
+  check 'one picture and the sheet' test "$(ls here/*.png | wc -l)" = 3
+done
+check 'which it says' grep -q '2 pictures that Lamina drew: a-features.0.png, sheet.png' here/err.txt
+
 # what a command writes may be written again
 for turn in 1 2; do
   expect 0 'wrote again.safetensors' convert weights.safetensors again.safetensors
