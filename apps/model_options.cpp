@@ -13,6 +13,7 @@
 #include "complain.h"
 #include "inputs.h"
 #include "known_weights.h"
+#include "lamina/base/content.h"
 #include "lamina/graph/resolve.h"
 #include "lamina/onnx/onnx.h"
 #include "options.h"
@@ -123,6 +124,7 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
 }
 
 std::vector<std::string> read_labels(const std::string& path) {
+  detail::require_end(path);
   std::ifstream file(path);
   if (!file) throw Error(path + ": cannot be read");
   if (std::filesystem::is_directory(path)) throw Error(path + ": expected class names, one on each line; a directory");

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "complain.h"
 #include "photos/memory_budget.h"
 
 namespace lamina::app {
@@ -21,7 +22,9 @@ class PhotoReader {
     const std::vector<std::byte> bytes = detail::read_image_file(photo);
     const std::uint64_t needed = decoding_memory(bytes, photo.string(), options_);
     const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
-    return use(decode_image(bytes, photo.string(), options_));
+    Image image = decode_image(bytes, photo.string(), options_);
+    if (!image.warning.empty()) complain("warning: " + image.warning);
+    return use(std::move(image));
   }
 
  private:

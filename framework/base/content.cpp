@@ -1,5 +1,7 @@
 #include "lamina/base/content.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 
@@ -153,6 +155,14 @@ std::string found_content(std::span<const std::byte> bytes) {
   const Content content = content_of(bytes);
   if (!content.name.empty()) return concat(": this is ", content.name, content.advice);
   return concat("; the file starts with \"", opening(bytes), '"');
+}
+
+void require_end(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
+  const bool given = path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
+  if (given && S_ISFIFO(info.st_mode)) return;
+  fail("cannot read ", path, ": expected a regular file, this is a ", S_ISFIFO(info.st_mode) ? "named pipe" : "device");
 }
 
 }  // namespace lamina::detail

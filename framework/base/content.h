@@ -25,4 +25,8 @@ LAMINA_API Content content_of(std::span<const std::byte> bytes);
 /// or, of what it cannot tell, "; the file starts with \"\x13ab\"".
 LAMINA_API std::string found_content(std::span<const std::byte> bytes);
 
+/// Throws Error of a named pipe, which waits for whoever writes to it, and of a device, which may have no end. What
+/// this process was given as /dev/stdin or /dev/fd/63, as a shell writes `<(command)`, is a pipe that ends.
+LAMINA_API void require_end(const std::string& path);
+
 }  // namespace lamina::detail

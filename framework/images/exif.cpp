@@ -116,7 +116,7 @@ Image oriented(Image image, int orientation) {
   const std::ptrdiff_t width = image.width, height = image.height;
   const std::ptrdiff_t along = from_right ? -3 : 3, down = from_bottom ? -3 * width : 3 * width;
   const std::ptrdiff_t first = (from_right ? 3 * (width - 1) : 0) + (from_bottom ? 3 * width * (height - 1) : 0);
-  Image result{image.width, image.height, std::vector<std::uint8_t>(image.rgb.size())};
+  Image result{image.width, image.height, std::vector<std::uint8_t>(image.rgb.size()), std::move(image.warning)};
   if (transposed) std::swap(result.width, result.height);
   const std::ptrdiff_t x_step = transposed ? down : along, y_step = transposed ? along : down;
   // In squares: across rows that lie megabytes apart, every pixel would be a cache miss.

@@ -78,6 +78,7 @@ std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::string_view
 }
 
 std::vector<std::byte> detail::read_image_file(const std::string& path) {
+  require_end(path);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     detail::fail(path, ": expected an image, this is a directory");
@@ -95,7 +96,8 @@ std::vector<std::byte> detail::read_image_file(const std::string& path) {
   };
   require_allowed();
   std::vector<std::byte> bytes(std::max(count + 1, std::size_t{1} << 12));
-  for (count = 0; file; require_allowed()) {
+  // Of what comes by a pipe no more than shows that it is no picture.
+  for (count = 0; file && (count < 64 || is_image(bytes)); require_allowed()) {
     if (count == bytes.size()) bytes.resize(2 * count);
     file.read(reinterpret_cast<char*>(bytes.data() + count), static_cast<std::streamsize>(bytes.size() - count));
     count += static_cast<std::size_t>(file.gcount());
@@ -137,6 +139,12 @@ void EncodedImage::require_size(std::int64_t width, std::int64_t height) const {
   if (width > max_image_pixels / height) {
     fail("too large: the header says ", width, " x ", height, " pixels; at most ", max_image_pixels, " are allowed");
   }
+}
+
+void EncodedImage::require_data(std::int64_t width, std::int64_t height, std::uint64_t least, std::uint64_t size,
+                                std::string_view format) const {
+  if (least <= size) return;
+  fail("damaged: ", size, " bytes of ", format, " data cannot hold ", width, " x ", height, " pixels");
 }
 
 ImageSize plain_size(const EncodedImage& file, std::int64_t width, std::int64_t height) {

@@ -18,6 +18,7 @@ struct Image {
   int width = 0;
   int height = 0;
   std::vector<std::uint8_t> rgb;  // [height, width, 3]
+  std::string warning = {};       ///< "NAME: …" of a file that is not as it should be, where its pixels are
 
   /// Throws Error unless `rgb` has the size that `width` and `height` say, and pixels.
   LAMINA_API operator ImageView() const;  // NOLINT: meant to convert
@@ -81,7 +82,8 @@ LAMINA_API std::uint64_t decoding_memory(std::span<const std::byte> bytes, std::
 /// "none".
 LAMINA_API std::string_view jpeg_decoder();
 
-/// Decodes a file; also a pipe. Throws Error as `decode_image` does, and if the file cannot be read.
+/// Decodes a regular file, or what comes by /dev/stdin or /dev/fd/N, but no named pipe and no device. Throws Error as
+/// `decode_image` does, and if the file cannot be read.
 LAMINA_API Image read_image(const std::string& path, const ImageOptions& options = {});
 
 /// Writes a PNG. The file appears whole or not at all: on failure an old one stays as it was. Throws Error if the

@@ -84,13 +84,14 @@ TEST(Formats, PhonesOfTwoHundredMegapixelsAreWithinTheLimit) {
                {"200", "599270400", "500000000"});
 }
 
+std::string little(std::size_t value, int bytes) {
+  std::string text;
+  for (; bytes > 0; --bytes, value >>= 8) text += static_cast<char>(value & 255);
+  return text;
+}
+
 /// `webp` in the extended form, with EXIF data behind its pixels.
 std::string with_exif(const std::string& webp, const Image& image, const std::string& data) {
-  const auto little = [](std::size_t value, int bytes) {
-    std::string text;
-    for (; bytes > 0; --bytes, value >>= 8) text += static_cast<char>(value & 255);
-    return text;
-  };
   const auto width = static_cast<std::size_t>(image.width), height = static_cast<std::size_t>(image.height);
   std::string body = "WEBPVP8X" + little(10, 4) + little(8, 4) + little(width - 1, 3) + little(height - 1, 3) +
                      webp.substr(12) + "EXIF" + little(data.size(), 4) + data;
@@ -128,10 +129,41 @@ TEST(Webp, DamageIsAnError) {
       }
     }
   }
-  std::string animated = read_file(golden / "images/lossy.webp");
-  animated = with_exif(animated, decode_image(as_bytes(animated), "photo"), "");
-  animated[20] = 2;
-  expect_error([&] { decode_image(as_bytes(animated), "photo"); }, {"photo: an animated WebP", "webpmux"});
+}
+
+/// As Pillow shows it: what the frame leaves out is transparent black.
+TEST(Webp, OfAnAnimationTheFirstFrameIsRead) {
+  if (!reads("WebP")) GTEST_SKIP() << "built without libwebp";
+  for (const char* name : {"lossy.webp", "lossless.webp", "alpha_lossless.webp"}) {
+    const std::string webp = read_file(golden / "images" / name), still = webp.substr(12);
+    for (const ImageOptions& options : {ImageOptions{}, on_white}) {
+      const Image frame = decode_image(as_bytes(webp), "frame", options);
+      const auto width = static_cast<std::size_t>(frame.width), height = static_cast<std::size_t>(frame.height);
+      const auto animation = [&](std::size_t left, std::size_t top, std::size_t right, std::size_t size) {
+        const std::string body = "WEBPVP8X" + little(10, 4) + little(2, 4) + little(left + width + right - 1, 3) +
+                                 little(top + height - 1, 3) + "ANIM" + little(6, 4) + little(0, 6) + "ANMF" +
+                                 little(size, 4) + little(left / 2, 3) + little(top / 2, 3) + little(width - 1, 3) +
+                                 little(height - 1, 3) + little(100, 4) + still;
+        return "RIFF" + little(body.size(), 4) + body;
+      };
+      const std::size_t size = 16 + still.size();
+      EXPECT_EQ(decode_image(as_bytes(animation(0, 0, 0, size)), "photo", options), frame) << name;
+      const Image placed = decode_image(as_bytes(animation(6, 4, 3, size)), "photo", options);
+      ASSERT_EQ(placed.width, frame.width + 9);
+      ASSERT_EQ(placed.height, frame.height + 4);
+      const std::uint8_t beyond = options.transparency == Transparency::on_white ? 255 : 0;
+      for (std::size_t i = 0; i < placed.rgb.size(); ++i) {
+        const std::size_t x = i / 3 % (width + 9), y = i / 3 / (width + 9);
+        const bool inside = x >= 6 && x < 6 + width && y >= 4;
+        ASSERT_EQ(placed.rgb[i], inside ? frame.rgb[((y - 4) * width + x - 6) * 3 + i % 3] : beyond) << name << i;
+      }
+      const std::string beside = animation(6, 4, static_cast<std::size_t>(-4), size);
+      expect_error([&] { decode_image(as_bytes(beside), "photo"); }, {"photo: damaged WebP: a frame beyond"});
+      expect_error([&] { decode_image(as_bytes(animation(0, 0, 0, 9)), "photo"); },
+                   {"photo: damaged WebP: a frame of 9"});
+      expect_error([&] { decode_image(as_bytes(animation(0, 0, 0, 99999)), "photo"); }, {"photo: truncated"});
+    }
+  }
 }
 
 TEST(Formats, JpegIsRefusedWithoutLibjpegTurbo) {

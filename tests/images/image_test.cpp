@@ -1,16 +1,21 @@
 #include "lamina/images/image.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 
 #include "lamina/base/error.h"
 #include "lamina/images/codecs/codec.h"
+#include "lamina/images/exif.h"
 #include "support/file_test.h"
 
 namespace lamina::test {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
 const fs::path pictures = LAMINA_TEST_DATA "/golden/images";
 
 /// A file of that content, and its path.
@@ -110,6 +115,7 @@ TEST(Image, EveryTruncationIsAnError) {
     if (path.extension() == ".tif" || path.stem() == "animated") continue;  // much of them is not needed
     // The last row of a BMP may lack its padding, a TGA its footer, and a GIF its end.
     std::size_t spare = path.extension() == ".gif" ? 1 : 0;
+    if (path.extension() == ".jpg") spare = 2;
     if (path.extension() == ".tga") spare = 26;
     if (path.extension() == ".bmp") spare = (4 - static_cast<std::size_t>(text[18] * text[28] + 7) / 8 % 4) % 4;
     const Image whole = decode(text);
@@ -118,11 +124,10 @@ TEST(Image, EveryTruncationIsAnError) {
       if (size + spare < text.size()) {
         const std::string error = decode_error(std::string_view(text).substr(0, size));
         ASSERT_TRUE(error.starts_with("photo: ")) << path << " cut to " << size << " bytes: " << error;
-        if (size >= 32) {
-          ASSERT_TRUE(contains(error, "truncated: expected")) << path << " cut to " << size << " bytes: " << error;
-        }
+        const bool said = contains(error, "truncated: expected") || contains(error, "damaged JPEG");
+        ASSERT_TRUE(size < 32 || said) << path << " cut to " << size << " bytes: " << error;
       } else {
-        ASSERT_EQ(decode(std::string_view(text).substr(0, size)), whole) << path << " cut to " << size << " bytes";
+        ASSERT_EQ(decode(std::string_view(text).substr(0, size)).rgb, whole.rgb) << path << " cut to " << size;
       }
     }
   }
@@ -162,6 +167,29 @@ TEST(Image, UnreadableFilesSayWhy) {
   EXPECT_TRUE(error_of([&] { read_image(cut); }).starts_with(cut.string() + ": truncated: expected at least "));
 }
 
+TEST(Image, WhatHasNoEndIsRefused) {
+  const TemporaryDirectory directory;
+  const std::string pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_image(pipe); }),
+            "cannot read " + pipe + ": expected a regular file, this is a named pipe");
+  EXPECT_EQ(error_of([] { read_image("/dev/zero"); }),
+            "cannot read /dev/zero: expected a regular file, this is a device");
+}
+
+/// As a shell gives `<(command)`: read to its end, but no further than it takes to see that it is no picture.
+TEST(Image, APipeOfTheProcessIsRead) {
+  for (const std::string& text : {read_file(pictures / "rgb16.ppm"), std::string(60000, 'x')}) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<::ssize_t>(text.size()));
+    ::close(ends[1]);
+    const std::string path = "/dev/fd/" + std::to_string(ends[0]);
+    EXPECT_EQ(detail::read_image_file(path).size(), text[0] == 'P' ? text.size() : 4096);
+    ::close(ends[0]);
+  }
+}
+
 TEST(Image, GiantsWithoutDataAreRefused) {
   const std::string too_large = "photo: too large: the header says 30000 x 30000 pixels; at most 250000000 are allowed";
   EXPECT_EQ(decode_error(png(30000, 30000, "")), too_large);
@@ -181,6 +209,23 @@ TEST(Image, GiantsWithoutDataAreRefused) {
   EXPECT_TRUE(contains(decode_error(tga_header(10000, 10000)), "truncated"));
   EXPECT_TRUE(contains(decode_error(tga_header(10000, 10000, 10)), "truncated"));
   EXPECT_TRUE(contains(decode_error("P6\n10000 10000\n255\n"), "truncated"));
+  EXPECT_EQ(decode_error("GIF89a" + little(15000, 2) + little(15000, 2) + little(0, 3) + "," + little(0, 4) +
+                         little(1, 2) + little(1, 2) + little(0, 1) + "\2\0\0;"s),
+            "photo: damaged: 27 bytes of GIF data cannot hold 15000 x 15000 pixels");
+  if (jpeg_decoder() != "none") {
+    const std::string scan = "\xff\xda" + big(8, 2) + std::string{1, 1, 0, 0, 63, 0} + "\xff\xd9";
+    EXPECT_EQ(decode_error(jpeg_header(9000, 9000) + scan),
+              "photo: damaged: 33 bytes of JPEG data cannot hold 9000 x 9000 pixels");
+  }
+  // 237 million pixels of 16 bits, and 1,200 bytes of them.
+  std::string tiff = "II*\0\x8\0\0\0"s + little(7, 2);
+  for (const auto [tag, value] :
+       {std::array{256u, 11'862'046u}, {257u, 20u}, {258u, 16u}, {259u, 1u}, {262u, 1u}, {273u, 98u}, {279u, 1200u}}) {
+    tiff += little(tag, 2) + little(4, 2) + little(1, 4) + little(value, 4);
+  }
+  tiff += std::string(1204, 'x');
+  if (image_formats().find("TIFF") == std::string::npos) GTEST_SKIP() << "built without libtiff";
+  EXPECT_EQ(decode_error(tiff), "photo: damaged: 1298 bytes of TIFF data cannot hold 11862046 x 20 pixels");
 }
 
 TEST(Image, PicturesWithoutPixelsAreRefused) {
@@ -221,6 +266,23 @@ TEST_F(Jpeg, DamageIsAnError) {
   std::string arithmetic = jpeg_header(8, 8) + end;
   arithmetic[3] = '\xc9';
   EXPECT_EQ(decode_error(arithmetic), "photo: lossless, hierarchical or arithmetic-coded JPEG is not read");
+}
+
+/// As djpeg and browsers do; Pillow refuses it, and there is nothing in it that a network would not see.
+TEST_F(Jpeg, WithoutItsEndMarkerIsAWarning) {
+  for (const char* name : {"colour.jpg", "subsampled.jpg", "grey.jpg", "cmyk.jpg", "restarts.jpg", "progressive.jpg"}) {
+    const std::string text = read_file(pictures / name);
+    for (const std::size_t left : {0, 1}) {
+      const Image image = decode(text.substr(0, text.size() - 2 + left));
+      EXPECT_EQ(image.rgb, decode(text).rgb) << name;
+      EXPECT_EQ(image.warning, "photo: the JPEG's end marker is missing; its pixels are all there") << name;
+      EXPECT_EQ(detail::oriented(image, 6).warning, image.warning);
+    }
+    EXPECT_TRUE(contains(decode_error(text.substr(0, text.size() - 40)), "photo: damaged JPEG: ")) << name;
+  }
+  // Of a progressive one the last scan, which refines what is there: nothing else is missed.
+  const std::string text = read_file(pictures / "progressive.jpg");
+  EXPECT_EQ(decode_error(text.substr(0, text.rfind("\xff\xda"))), "photo: damaged JPEG: Premature end of JPEG file");
 }
 
 // The markers are whole, the pixels between them are not.

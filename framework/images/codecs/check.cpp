@@ -53,9 +53,7 @@ ImageSize check_png(const EncodedImage& file) {
   const std::uint64_t pixels = static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
   const std::uint64_t samples = pixels * (colour == 2 ? 3u : colour == 4 ? 2u : colour == 6 ? 4u : 1u);
   const std::uint64_t expanded = samples * depth / 8, unpacked = depth == 16 ? 2 * samples : samples;
-  if (expanded / 1032 > compressed) {
-    file.fail("damaged: ", compressed, " bytes of PNG data cannot hold ", width, " x ", height, " pixels");
-  }
+  file.require_data(width, height, expanded / 1032, compressed, "PNG");
   // What stb_image has at once: the compressed data, collected in a buffer that doubles, and what they expand to; then
   // that and the samples; then those and as many of 8 bits or the palette's colours; then RGB twice, or RGBA and RGB.
   const std::uint64_t memory =
@@ -64,9 +62,11 @@ ImageSize check_png(const EncodedImage& file) {
   return {static_cast<int>(width), static_cast<int>(height), memory, alpha};
 }
 
-// ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI.
+// ITU-T T.81: SOI, segments of marker and length, entropy-coded data after each SOS, EOI, which may be missing: the
+// decoder sees whether all pixels are there.
 ImageSize check_jpeg(const EncodedImage& file) {
   constexpr int max_scans = 500;  // progressive encoders make about ten
+  constexpr std::uint32_t end_marker = 0xd9;
   ImageSize size;
   std::uint32_t channels = 0, area = 0, largest_area = 1;  // of sampling factors: of all components, of one
   bool progressive = false;
@@ -74,20 +74,22 @@ ImageSize check_jpeg(const EncodedImage& file) {
   std::size_t at = 2;
   const auto next_marker = [&] {
     // Skips entropy-coded data, in which 0xff is followed by 0 or a restart marker, and fill bytes.
-    for (;;) {
+    while (at < file.size()) {
       const auto rest = file.bytes().subspan(at);
-      const void* found = rest.empty() ? nullptr : std::memchr(rest.data(), 0xff, rest.size());
-      if (found == nullptr) file.fail("truncated: expected the JPEG's end marker, the file ends before it");
+      const void* found = std::memchr(rest.data(), 0xff, rest.size());
+      if (found == nullptr) break;
       at += static_cast<std::size_t>(static_cast<const std::byte*>(found) - rest.data()) + 1;
-      if (at == file.size()) file.fail("truncated: expected the JPEG's end marker, the file ends before it");
+      if (at == file.size()) break;
       const std::uint32_t marker = file.u8(at);
       if (marker == 0xff) continue;
       ++at;
       if (marker != 0 && (marker < 0xd0 || marker > 0xd7)) return marker;
     }
+    if (scans == 0) file.fail("truncated: expected the JPEG's end marker, the file ends before it");
+    return end_marker;
   };
 
-  for (std::uint32_t marker = next_marker(); marker != 0xd9; marker = next_marker()) {
+  for (std::uint32_t marker = next_marker(); marker != end_marker; marker = next_marker()) {
     if (marker == 0x01 || marker == 0xd8) continue;  // no length follows
     const std::size_t length = file.be16(at);
     const std::size_t end = at + length;
@@ -129,6 +131,8 @@ ImageSize check_jpeg(const EncodedImage& file) {
     file.fail("a JPEG of four channels is read only if Adobe's marker says which; save it as RGB");
   }
   const std::uint64_t pixels = static_cast<std::uint64_t>(size.width) * static_cast<std::uint64_t>(size.height);
+  // Of the finest channel, each block of 64 samples has a number of a bit at least.
+  file.require_data(size.width, size.height, pixels / 512, file.size(), "JPEG");
   // libjpeg-turbo decodes row by row unless the picture comes in several scans, whose coefficients of two bytes it
   // collects.
   size.memory = 3 * pixels + (progressive || scans > 1 ? 2 * (pixels * area / largest_area) : 0);

@@ -19,6 +19,7 @@ class EncodedImage {
   EncodedImage(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}
 
   std::size_t size() const { return bytes_.size(); }
+  std::string_view name() const { return name_; }
   std::span<const std::byte> bytes() const { return bytes_; }
 
   /// Throws Error, calling the file truncated, unless it has at least `size` bytes.
@@ -40,6 +41,11 @@ class EncodedImage {
 
   /// Throws Error if there are no pixels or more than `max_image_pixels`.
   void require_size(std::int64_t width, std::int64_t height) const;
+
+  /// Throws Error, calling the file damaged, if its pixels, compressed as far as the format goes, take more than `size`
+  /// bytes, so that what claims more than it has is known before memory is taken for it.
+  void require_data(std::int64_t width, std::int64_t height, std::uint64_t least, std::uint64_t size,
+                    std::string_view format) const;
 
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {

@@ -29,8 +29,11 @@ ImageSize check_gif(const EncodedImage& file) {
   const bool whole =
       file.le16(at + 1) == 0 && file.le16(at + 3) == 0 && file.le16(at + 5) == width && file.le16(at + 7) == height;
   after_gif_blocks(file, at + 10 + gif_table_bytes(file.u8(at + 9)) + 1);
-  // stb_image keeps RGBA twice and a byte for each pixel until it has made RGB of them.
+  // 12 bits are a colour 4,096 times at the most; a small first picture may lie on a larger screen.
   const auto pixels = static_cast<std::uint64_t>(width) * static_cast<std::uint64_t>(height);
+  constexpr std::uint64_t usual = std::uint64_t{1} << 24;
+  file.require_data(width, height, pixels > usual ? pixels / 4096 : 0, file.size(), "GIF");
+  // stb_image keeps RGBA twice and a byte for each pixel until it has made RGB of them.
   return {static_cast<int>(width), static_cast<int>(height), 12 * pixels, alpha || !whole};
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <csetjmp>
 #include <cstdio>
@@ -21,6 +22,7 @@ struct ErrorManager {
   jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
   std::jmp_buf target;
   std::array<char, JMSG_LENGTH_MAX> message;
+  bool without_end = false;  // the file ends before its end marker; where pixels are missing, another warning follows
 };
 
 [[noreturn]] void jump_back(j_common_ptr decoder) {
@@ -33,8 +35,8 @@ struct ErrorManager {
 void judge_warning(j_common_ptr decoder, int level) {
   if (level != -1) return;
   switch (decoder->err->msg_code) {
+    case JWRN_JPEG_EOF: reinterpret_cast<ErrorManager*>(decoder->err)->without_end = true; return;
     case JWRN_HIT_MARKER:     // data of a segment end too early
-    case JWRN_JPEG_EOF:       // the file ends too early
     case JWRN_HUFF_BAD_CODE:  // invalid data
     case JWRN_MUST_RESYNC:    // a restart marker is missing
       jump_back(decoder);
@@ -86,11 +88,23 @@ class Decoder {
       jpeg_read_scanlines(&decoder_, &target, 1);
       if (cmyk) cmyk_to_rgb(inks.data(), row, width);
     }
+    const bool refined = has_all_scans();
     jpeg_finish_decompress(&decoder_);
+    if (errors_.without_end && !refined) return "Premature end of JPEG file";
+    if (errors_.without_end) {
+      image.warning = concat(file.name(), ": the JPEG's end marker is missing; its pixels are all there");
+    }
     return nullptr;
   }
 
  private:
+  /// Whether no scan can be missing behind those that were read.
+  bool has_all_scans() const {
+    if (decoder_.coef_bits == nullptr) return decoder_.comps_in_scan == decoder_.num_components;
+    const int* const bits = &decoder_.coef_bits[0][0];  // [components, 64], of a progressive JPEG: 0 where exact
+    return std::all_of(bits, bits + decoder_.num_components * DCTSIZE2, [](int left) { return left == 0; });
+  }
+
   jpeg_decompress_struct decoder_{};  // zeros may be destroyed too
   ErrorManager errors_{};
 };

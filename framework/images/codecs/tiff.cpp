@@ -72,17 +72,24 @@ ImageSize check_tiff(const EncodedImage& file) {
   TiffSource source{file};
   const Tiff tiff = open_tiff(source, most_tiff_memory(file.size()));
   std::uint32_t width = 0, height = 0;
-  std::uint16_t samples = 1, bits = 1, extra = 0, *kinds = nullptr;
+  std::uint16_t samples = 1, bits = 1, extra = 0, compression = COMPRESSION_NONE, *kinds = nullptr;
   TIFFGetField(tiff.get(), TIFFTAG_IMAGEWIDTH, &width);
   TIFFGetField(tiff.get(), TIFFTAG_IMAGELENGTH, &height);
   TIFFGetFieldDefaulted(tiff.get(), TIFFTAG_SAMPLESPERPIXEL, &samples);
   TIFFGetFieldDefaulted(tiff.get(), TIFFTAG_BITSPERSAMPLE, &bits);
   TIFFGetFieldDefaulted(tiff.get(), TIFFTAG_EXTRASAMPLES, &extra, &kinds);
+  TIFFGetFieldDefaulted(tiff.get(), TIFFTAG_COMPRESSION, &compression);
   file.require_size(width, height);
   std::array<char, 1024> why = {};
   if (TIFFRGBAImageOK(tiff.get(), why.data()) == 0) file.fail("this TIFF is not read: ", why.data());
-  // The result, libtiff's RGBA, and a strip, which may be all of the picture.
   const std::uint64_t pixels = std::uint64_t{width} * height;
+  // Of one sample, as others may be fewer, and of what bounds how far it compresses: faxes code a row in a bit.
+  constexpr std::array bounded = {COMPRESSION_PACKBITS, COMPRESSION_LZW, COMPRESSION_DEFLATE, COMPRESSION_ADOBE_DEFLATE,
+                                  COMPRESSION_JPEG};
+  const std::uint64_t least = pixels * bits / 8;
+  if (compression == COMPRESSION_NONE) file.require_data(width, height, least, file.size(), "TIFF");
+  if (std::ranges::count(bounded, compression) > 0) file.require_data(width, height, least / 4096, file.size(), "TIFF");
+  // The result, libtiff's RGBA, and a strip, which may be all of the picture.
   return {static_cast<int>(width), static_cast<int>(height), pixels * (7 + std::uint64_t{samples} * bits / 8),
           extra > 0};
 }

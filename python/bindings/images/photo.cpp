@@ -71,6 +71,8 @@ Photo::Photo(nb::handle photo, bool upright) {
         nb::type_name(photo.type()).c_str());
     throw nb::type_error(text.c_str());
   }
+  const std::string& warning = decoded.warning;
+  if (!warning.empty() && PyErr_WarnEx(nullptr, warning.c_str(), 1) != 0) throw nb::python_error();
 }
 
 void Photo::take_array(nb::handle photo, const ImageOptions& options) {
