@@ -7,7 +7,7 @@
 #   scripts/test.sh --long     CUDA for every architecture; plans of every batch and Lamina inside another project's build
 #                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the
 #                              thread sanitizer, the server's under both; the Python package under the address
-#                              sanitizer; a million runs; ARM under emulation if qemu is there
+#                              sanitizer; a million runs; a build without each option; ARM under emulation if qemu is there
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -94,7 +94,19 @@ fi
 stage "compiling tsan" build tsan --target "${programs[@]}"
 stage "tests under tsan" tests tsan -R 'ThreadPool|Plan|PoolFaults'
 
+# without OPTION: what is linked in a build that leaves it out, and its tests of what it draws and reads.
+without() {
+  local folder=build/without-$1 targets=(images_test apps_test fuzz_replay)
+  configure cpu -B "$folder" "-DLAMINA_$1=OFF" -DLAMINA_UNITY=ON
+  [ "$1" = APPS ] || targets+=(lamina_command)
+  cmake --build "$folder" --target "${targets[@]}"
+  for program in images_test apps_test; do "$folder/bin/$program" --gtest_brief=1; done
+  "$folder/bin/fuzz_replay" tests/fuzz/corpus tests/fuzz/reproducers
+  rm -rf "$folder"
+}
+
 if [ "$mode" = --long ]; then
+  for option in SERVE APPS DETECT QUANTIZE ONNX LIBJPEG WEBP HEIF TIFF; do stage "without $option" without "$option"; done
   stage "kernels under tsan" build/tsan/bin/cpu_test --gtest_brief=1
   stage "answers under tsan" tests tsan -R serve_threads
   stage "the server under tsan" server tsan

@@ -29,7 +29,8 @@ get_tools() {
     $tools/bin/pip install "${pip[@]}" mypy numpy typing_extensions pytest pillow; } >/dev/null 2>&1 || skip "PyPI is out of reach"
 }
 
-# The build tree's own settings, not those of pyproject.toml, or all of it would be compiled again.
+# The build tree's own settings, not those of pyproject.toml, or all of it would be compiled again; but without
+# lamina serve, as `pip install .` is: what is linked is what users get.
 build_wheel() {
   local settings=(-Cbuild-dir="build/$preset") cuda name value
   grep -q '^rule CUDA_COMPILER' "build/$preset/CMakeFiles/rules.ninja" && cuda=ON || cuda=OFF
@@ -38,7 +39,7 @@ build_wheel() {
     ! grep -q "^LAMINA_${name}_LIBRARY:[A-Z]*=/" "build/$preset/CMakeCache.txt" ||
       settings+=("-Ccmake.define.LAMINA_$name=ON")
   done
-  for name in LAMINA_TESTS LAMINA_SERVE LAMINA_NATIVE CMAKE_CUDA_ARCHITECTURES; do
+  for name in LAMINA_TESTS LAMINA_NATIVE CMAKE_CUDA_ARCHITECTURES; do
     value=$(sed -n "s/^$name:[A-Z]*=//p" "build/$preset/CMakeCache.txt")
     [ -z "$value" ] || settings+=("-Ccmake.define.$name=$value")
   done

@@ -193,7 +193,6 @@ TEST(Image, APipeOfTheProcessIsRead) {
 TEST(Image, GiantsWithoutDataAreRefused) {
   const std::string too_large = "photo: too large: the header says 30000 x 30000 pixels; at most 250000000 are allowed";
   EXPECT_EQ(decode_error(png(30000, 30000, "")), too_large);
-  EXPECT_EQ(decode_error(jpeg_header(30000, 30000)), too_large);
   EXPECT_EQ(decode_error(bmp_header(30000, 30000)), too_large);
   EXPECT_EQ(decode_error(tga_header(30000, 30000)), too_large);
   EXPECT_EQ(decode_error("P6\n30000 30000\n255\n"), too_large);
@@ -203,7 +202,6 @@ TEST(Image, GiantsWithoutDataAreRefused) {
   // Allowed sizes with nothing behind the header.
   EXPECT_EQ(decode_error(png(10000, 10000, "")),
             "photo: damaged: 0 bytes of PNG data cannot hold 10000 x 10000 pixels");
-  EXPECT_TRUE(contains(decode_error(jpeg_header(9000, 9000)), "truncated"));
   EXPECT_EQ(decode_error(bmp_header(10000, 10000)),
             "photo: truncated: expected at least 300000054 bytes, the file has 54");
   EXPECT_TRUE(contains(decode_error(tga_header(10000, 10000)), "truncated"));
@@ -213,6 +211,8 @@ TEST(Image, GiantsWithoutDataAreRefused) {
                          little(1, 2) + little(1, 2) + little(0, 1) + "\2\0\0;"s),
             "photo: damaged: 27 bytes of GIF data cannot hold 15000 x 15000 pixels");
   if (jpeg_decoder() != "none") {
+    EXPECT_EQ(decode_error(jpeg_header(30000, 30000)), too_large);
+    EXPECT_TRUE(contains(decode_error(jpeg_header(9000, 9000)), "truncated"));
     const std::string scan = "\xff\xda" + big(8, 2) + std::string{1, 1, 0, 0, 63, 0} + "\xff\xd9";
     EXPECT_EQ(decode_error(jpeg_header(9000, 9000) + scan),
               "photo: damaged: 33 bytes of JPEG data cannot hold 9000 x 9000 pixels");
