@@ -56,15 +56,27 @@ fs::path package_folder() {
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
 
 std::string shipped_file(const std::string& name) {
-  const fs::path shipped = "weights/" + name;
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& candidate :
-       {shipped, folder / "../../.." / shipped, folder / "../share/lamina" / shipped.filename(),
-        package_folder() / shipped.filename()}) {
-    if (fs::exists(candidate, ignored)) return candidate.lexically_normal().string();
+  std::string places;
+  for (const fs::path& place :
+       {fs::path("weights"), folder / "../../../weights", folder / "../share/lamina", package_folder()}) {
+    const fs::path file = (place / name).lexically_normal();
+    if (fs::exists(file, ignored)) return file.string();
+    if (place != "/") places += (places.empty() ? "" : ", ") + place.lexically_normal().string();
   }
-  return shipped.string();
+  fail(fmt::format("{}, which ships with Lamina, is in none of {}", name, places));
+}
+
+std::string model_file(const std::string& name) {
+  std::error_code ignored;
+  const bool ships = (name == "digits" || name == "alexnet-conv1") && !fs::exists(name, ignored);
+  return ships ? shipped_file(name + ".safetensors") : name;
+}
+
+std::string labels_file(const std::string& name) {
+  std::error_code ignored;
+  return name == "imagenet" && !fs::exists(name, ignored) ? shipped_file("imagenet_classes.txt") : name;
 }
 
 std::vector<std::string> input_names(const Graph& graph) {
@@ -131,14 +143,6 @@ void say_not_finite(const Plan& plan, std::span<const Tensor> outputs) {
   complain(
       fmt::format("warning: {}{}", text,
                   precision == Precision::fp32 ? "" : fmt::format(" in {}; --precision fp32 may do", name(precision))));
-}
-
-void require_safetensors_name(const std::string& path) {
-  const std::string extension = fs::path(path).extension().string();
-  if (!extension.empty() && extension != ".safetensors") {
-    fail(fmt::format("expected a name that ends in .safetensors, which is what is written, got {}",
-                     detail::printable(path)));
-  }
 }
 
 std::string listed(const std::vector<std::string>& names) {

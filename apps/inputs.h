@@ -29,8 +29,13 @@ Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>
 /// The first layer that ships: from the source tree one stands in or built in, or from where Lamina is installed.
 std::string default_model();
 
-/// Where a file of weights/ is that ships with Lamina, found in the same places; its name in weights/ if nowhere.
+/// Where a file of weights/ is that ships with Lamina, found in the same places. Throws Error naming them if nowhere.
 std::string shipped_file(const std::string& name);
+
+/// What a name that a user gave stands for: a file, or, if there is none of that name, what ships under it: a model
+/// (digits, alexnet-conv1), as a list of labels imagenet.
+std::string model_file(const std::string& name);
+std::string labels_file(const std::string& name);
 
 /// The names of the model's inputs.
 std::vector<std::string> input_names(const Graph& graph);
@@ -40,9 +45,6 @@ void say_not_finite(const Plan& plan, std::span<const Tensor> outputs);
 
 /// What loading warned about, on stderr.
 void print_warnings(const Model& model);
-
-/// Throws Error if a file that would hold safetensors has the ending of another kind; it may have none.
-void require_safetensors_name(const std::string& path);
 
 /// "conv1.weight, conv1.bias and 120 more"
 std::string listed(const std::vector<std::string>& names);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "complain.h"
 #include "lamina/base/names.h"
 #include "lamina/images/image.h"
 #include "outputs.h"
@@ -29,7 +30,7 @@ CLI::Option* JsonOutput::add_to(CLI::App& command, const std::string& what) {
 void JsonOutput::write(const nlohmann::ordered_json& json) const {
   if (!asked()) return;
   // A file name need not be UTF-8; JSON must be.
-  const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  const std::string text = in_commands_words(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)) + '\n';
   if (to_stdout()) {
     fmt::print("{}", text);
   } else {

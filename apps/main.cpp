@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <lamina/lamina.h>
@@ -30,10 +31,16 @@ void keep_standard_streams() {
   }
 }
 
-/// Whether all that was printed has arrived, neither on a full disk nor in a pipe that nobody reads; says so if not.
+/// Who reads has had enough, as `| head -1`.
+bool nobody_reads() {
+  pollfd pipe = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return ::poll(&pipe, 1, 0) > 0 && (pipe.revents & POLLERR) != 0;
+}
+
+/// Whether all that was printed has arrived, and is not lost on a full disk; says so if not.
 bool output_arrived() {
   const bool failed = std::ferror(stdout) != 0;
-  if (std::fflush(stdout) == 0 && !failed) return true;
+  if ((std::fflush(stdout) == 0 && !failed) || nobody_reads()) return true;
   lamina::app::complain(
       fmt::format("cannot write to standard output: {}", errno == 0 ? "some of it was lost" : std::strerror(errno)));
   return false;
@@ -118,7 +125,8 @@ int run_command(int argc, char** argv) {
     lamina::app::complain("out of memory");
     return exit_failed;
   } catch (const std::exception& error) {
-    if (std::ferror(stdout) == 0) lamina::app::complain(error.what());  // else main says what happened
+    if (std::ferror(stdout) != 0) return nobody_reads() ? 0 : exit_failed;  // of which main says what happened
+    lamina::app::complain(error.what());
     return exit_failed;
   }
 }
@@ -127,7 +135,7 @@ int run_command(int argc, char** argv) {
 
 int lamina::app::command(int argc, char** argv) {
   keep_standard_streams();
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error like a full disk, and said like one
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe ends what is printed, and no connection of serve
   std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows beyond `ulimit -f`
   std::vector<char*> arguments = usual_words(argc, argv);
   const int code = run_command(static_cast<int>(arguments.size()), arguments.data());

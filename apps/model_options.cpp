@@ -50,9 +50,12 @@ constexpr std::int64_t imagenet_classes = 1000;
 /// The ready-made networks are ImageNet's: with as many classes, these are their names, in the order of torchvision and
 /// of Caffe. Empty where the list that ships cannot be found.
 std::vector<std::string> usual_labels(const Model& model) {
-  const std::string path = shipped_file("imagenet_classes.txt");
-  if (class_count(model) != imagenet_classes || !std::filesystem::exists(path)) return {};
-  std::vector<std::string> names = read_labels(path);
+  if (class_count(model) != imagenet_classes) return {};
+  std::vector<std::string> names;
+  try {
+    names = read_labels(shipped_file("imagenet_classes.txt"));
+  } catch (const Error&) {
+  }
   if (static_cast<std::int64_t>(names.size()) != imagenet_classes) return {};  // another file of that name
   return names;
 }
@@ -62,10 +65,7 @@ std::vector<std::string> usual_labels(const Model& model) {
 CLI::Validator model_file() {
   return CLI::Validator(
       [](std::string& name) {
-        std::error_code ignored;
-        const bool is_name = name.find('/') == std::string::npos && !std::filesystem::exists(name, ignored);
-        const std::string shipped = is_name ? shipped_file(name + ".safetensors") : "";
-        if (std::filesystem::exists(shipped, ignored)) name = shipped;
+        name = model_file(name);
         return std::string();
       },
       "");
@@ -74,8 +74,7 @@ CLI::Validator model_file() {
 CLI::Validator labels_file() {
   return CLI::Validator(
       [](std::string& name) {
-        std::error_code ignored;
-        if (name == "imagenet" && !std::filesystem::exists(name, ignored)) name = shipped_file("imagenet_classes.txt");
+        name = labels_file(name);
         return std::string();
       },
       "");

@@ -29,12 +29,13 @@ bool is_devices_syntax(std::string_view text) {
 }
 
 /// "; did you mean 10?" for 1O: a number in which letters stand that look like digits.
-std::string meant_digits(std::string text) {
+std::string meant_digits(const std::string& given) {
+  std::string text = given;
   constexpr std::string_view letters = "oOlIiSB", digits = "0011158";
   for (char& c : text) {
     if (const std::size_t at = letters.find(c); at != letters.npos) c = digits[at];
   }
-  const bool number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  const bool number = text != given && text.find_first_not_of("0123456789") == text.npos;
   return number ? "; did you mean " + text + '?' : "";
 }
 
@@ -59,6 +60,16 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
         if (error == std::errc() && rest == end && number >= least && number <= most) return std::string();
         return fmt::format("expected a whole number from {} to {}, got \"{}\"{}", least, most, text,
                            meant_digits(text));
+      },
+      "");
+}
+
+CLI::Validator non_negative() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double number = -1;
+        const bool read = CLI::detail::lexical_cast(text, number) && number >= 0;
+        return read ? std::string() : fmt::format("expected a number of 0 or more, got \"{}\"", text);
       },
       "");
 }

@@ -32,6 +32,9 @@ struct RunOptions {
 /// Accepts whole numbers from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
+/// Accepts numbers of 0 or more, also inf.
+CLI::Validator non_negative();
+
 /// Accepts these words.
 CLI::Validator one_of(std::vector<std::string> words);
 

@@ -53,9 +53,15 @@ bool is_file(const std::string& name) {
   return !name.empty() && name != "-" && !fs::is_directory(name, problem);
 }
 
+/// "the argument IN"; an option, and what has words for itself, as it is.
+std::string named(const std::string& option) {
+  const bool positional = option.find_first_of("- ") == std::string::npos;
+  return positional ? "the argument \"" + option + '"' : option;
+}
+
 [[noreturn]] void refuse(const std::string& option, const std::string& output, const std::string& reader) {
-  throw Error(
-      fmt::format("{}: {} is the file of {} too, and would be overwritten", option, detail::printable(output), reader));
+  throw Error(fmt::format("{}: {} is the file of {} too, and would be overwritten", named(option),
+                          detail::printable(output), named(reader)));
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ class Progress {
     draw();
   }
 
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() { clear(); }
+
   void advance(std::size_t items = 1) {
     done_ += items;
     draw();

@@ -101,7 +101,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--padding", options->padding, "zeros around the input")
       ->expected(1, 2)
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative())
       ->capture_default_str();
   command->add_option("--dilation", options->dilation, "distance of kernel taps")
       ->expected(1, 2)

@@ -5,6 +5,7 @@
 
 #include "commands/commands.h"
 #include "inputs.h"
+#include "lamina/files/safetensors.h"
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
@@ -50,7 +51,7 @@ Weights converted(const Weights& weights, DType dtype) {
 }
 
 void convert(const ConvertOptions& options) {
-  require_safetensors_name(options.out);
+  detail::require_ending(options.out, {".safetensors"});
   const bool onnx = detail::is_onnx_file(options.in);
   if (onnx && !(options.open.key + options.open.strip_prefix).empty()) {
     throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");

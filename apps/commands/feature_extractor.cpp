@@ -8,6 +8,7 @@
 
 #include "inputs.h"
 #include "lamina/base/names.h"
+#include "lamina/files/safetensors.h"
 #include "photos/stopwatch.h"
 #include "pictures/feature_picture.h"
 #include "pictures/maps.h"
@@ -49,7 +50,7 @@ struct FeatureExtractor::Seen {
 };
 
 FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
-  if (!tensors.empty()) require_safetensors_name(tensors);
+  if (!tensors.empty()) detail::require_ending(tensors, {".safetensors"});
   for (const std::string& name : options.out) {
     std::string& place = name.ends_with(".safetensors") ? tensors : pictures;
     if (!place.empty())

@@ -10,6 +10,7 @@
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
+#include "lamina/files/safetensors.h"
 #include "lamina/onnx/onnx.h"
 #include "lamina/quantize/quantizer.h"
 #include "model_options.h"
@@ -28,7 +29,7 @@ struct QuantizeCommand {
   PhotoOptions photos;
   std::string out, calibration = "minmax";
   QuantizeOptions how;
-  bool plain = false;
+  bool plain = false, force = false;
   JsonOutput json;
   RunOptions run;
 };
@@ -71,25 +72,51 @@ std::string table_of(const Quantized& quantized) {
   return table.to_string();
 }
 
+/// What was measured, in counts; and what so few photographs do not tell.
+std::string summary_of(const Quantized& quantized, std::size_t samples, std::size_t batch) {
+  constexpr std::size_t few = 25;
+  const std::size_t photos = quantized.held_back * batch;
+  std::string text =
+      fmt::format("{} of {} layers in eight bits; on {} held back the outputs are off by {:.5f}",
+                  std::ranges::count_if(quantized.layers, &QuantizedLayer::quantized), quantized.layers.size(),
+                  samples == 1  ? "the only photograph, not"
+                  : photos == 1 ? "the one photograph"
+                                : fmt::format("{} photographs", photos),
+                  quantized.error);
+  if (quantized.compared > 0)
+    text += fmt::format(", {:.0f} of {} keep their best class",
+                        quantized.agreement * static_cast<double>(quantized.compared), quantized.compared);
+  if (photos < few) text += "; so few tell little of others: give some hundred photographs";
+  return text;
+}
+
 nlohmann::ordered_json json_of(const Quantized& quantized) {
   auto layers = nlohmann::ordered_json::array();
   for (const QuantizedLayer& layer : quantized.layers) {
     layers.push_back({{"name", layer.name}, {"op", layer.op}, {"error", layer.error}, {"quantized", layer.quantized}});
     if (!layer.why.empty()) layers.back()["why"] = layer.why;
   }
-  return {{"error", quantized.error},
-          {"agreement", quantized.agreement},
-          {"held_back", quantized.held_back},
-          {"equalized", quantized.equalized},
-          {"layers", layers}};
+  return {{"error", quantized.error},         {"agreement", quantized.agreement}, {"compared", quantized.compared},
+          {"held_back", quantized.held_back}, {"equalized", quantized.equalized}, {"layers", layers}};
+}
+
+/// What `work` returns; its Error names the model.
+template <class Work>
+auto of_model(const QuantizeCommand& command, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Error(command.model.source() + ": " + error.what());
+  }
 }
 
 void quantize_model(const QuantizeCommand& command) {
-  const bool onnx = std::filesystem::path(command.out).extension() == ".onnx";
-  if (!onnx) require_safetensors_name(command.out);
+  detail::require_ending(command.out, {".safetensors", ".onnx"});
   auto [photos, failed] = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
+  // What cannot be is said before the first photograph is read.
+  of_model(command, [&] { require_quantizable(model, command.out); });
   const Preprocess preprocess = command.model.preprocess_of(model);
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
   const std::int64_t batch = input.shape->has_batch() ? 1 : (*input.shape)[0];
@@ -106,28 +133,21 @@ void quantize_model(const QuantizeCommand& command) {
     if (!progress) progress.emplace(most, "measurements");
     progress->advance();
   };
-  Quantized quantized = [&] {
-    try {
-      return quantize(model, samples, how);
-    } catch (const Error& error) {
-      if (progress) progress->clear();
-      throw Error(command.model.source() + ": " + error.what());
-    }
-  }();
-  if (progress) progress->clear();
+  Quantized quantized = of_model(command, [&] { return quantize(model, samples, how); });
+  progress.reset();
   if (!quantized.model.preprocess) quantized.model.preprocess = preprocess;
-  onnx ? save_onnx(command.out, quantized.model.graph) : save_model(command.out, quantized.model);
-  if (!command.json.to_stdout()) {
-    const auto in_eight = std::ranges::count_if(quantized.layers, &QuantizedLayer::quantized);
-    fmt::print(
-        "{}wrote {}: {} of {} layers in eight bits; on {} held back the outputs are off by {:.5f}, {:.1f} % of the "
-        "best classes are the same\n",
-        table_of(quantized), command.out, in_eight, quantized.layers.size(),
-        samples.size() == 1 ? "the only photograph, not"
-                            : fmt::format("{} photographs", quantized.held_back * static_cast<std::size_t>(batch)),
-        quantized.error, 100 * quantized.agreement);
-  }
+  if (!command.json.to_stdout()) fmt::print("{}", table_of(quantized));
   command.json.write(json_of(quantized));
+  if (quantized.error >= 1 && !command.force) {
+    throw Error(
+        fmt::format("{}: in eight bits the outputs are off by {:.3g} times what they are: nothing was written; "
+                    "--max-error leaves layers in floats, --force writes it nevertheless",
+                    command.model.source(), quantized.error));
+  }
+  const bool onnx = fs::path(command.out).extension() == ".onnx";
+  onnx ? save_onnx(command.out, quantized.model.graph) : save_model(command.out, quantized.model);
+  if (!command.json.to_stdout())
+    fmt::print("wrote {}: {}\n", command.out, summary_of(quantized, samples.size(), static_cast<std::size_t>(batch)));
   if (failed) throw Failed();
 }
 
@@ -146,11 +166,13 @@ void add_quantize(CLI::App& app) {
   command
       ->add_option("--max-error", options->how.max_error,
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative());
   command->add_option("--calibration", options->calibration, "what the 256 levels of a value reach over")
       ->check(one_of({"minmax", "percentile"}))
       ->capture_default_str();
   command->add_flag("--plain", options->plain, "neither bring channels to ranges alike nor correct biases");
+  command->add_flag("--force", options->force,
+                    "write the model also if its outputs are off by as much as they are large");
   add_shapes_to(*command, options->model.input_shapes);
   options->model.add_preprocess_to(*command);
   options->json.add_to(*command, "what became of each layer");

@@ -7,6 +7,7 @@
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/names.h"
+#include "lamina/files/safetensors.h"
 #include "model_options.h"
 #include "options.h"
 #include "outputs.h"
@@ -39,7 +40,7 @@ nlohmann::ordered_json as_json(const std::string& name, const Tensor& tensor) {
 
 void run(const RunCommandOptions& options) {
   if (options.out.empty() && !options.json.asked()) throw CLI::RequiredError("--out FILE or --json");
-  if (!options.out.empty()) require_safetensors_name(options.out);
+  if (!options.out.empty()) detail::require_ending(options.out, {".safetensors"});
   Model model = options.model.load();
   print_warnings(model);
   if (options.input.empty() && !model.graph.inputs().empty()) {

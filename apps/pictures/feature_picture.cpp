@@ -173,8 +173,8 @@ Image draw(const FeaturePicture& p) {
     draw_map(canvas, x, y + number_height, out_width, out_height, FeatureMap::of(p.maps, i), scale);
   }
   draw_scale(canvas, right, scale_top, left_width, scale);
-  const std::string key = detail::concat("the ", best.size(), " strongest by mean", scale.negative ? " size" : "",
-                                         ": how well the photograph fits, over all places");
+  const std::string key =
+      detail::concat("the ", best.size(), " strongest by mean: how well the photograph fits, over all places");
   const int key_width = Canvas::text_width(key, caption_size);
   if (left_width + 60 + key_width < right_width) {
     const int key_x = right + right_width - key_width;

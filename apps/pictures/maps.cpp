@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "lamina/images/resize.h"
@@ -68,14 +69,16 @@ std::vector<Strength> strongest(const Tensor& maps, int count) {
     const auto map = values.subspan(i * pixels, pixels);
     double sum = 0, answers = 0;
     for (const float value : map) {
-      sum += std::abs(static_cast<double>(value));
+      sum += static_cast<double>(value);
       answers += value > 0;
     }
     const auto places = static_cast<double>(pixels);
     result.push_back({static_cast<int>(i), sum / places, *std::ranges::max_element(map), answers / places});
   }
   // NaN compares false with everything: put it last, or the order would be none.
-  const auto key = [](const Strength& s) { return std::isnan(s.mean) ? -1.0 : s.mean; };
+  const auto key = [](const Strength& s) {
+    return std::isnan(s.mean) ? -std::numeric_limits<double>::infinity() : s.mean;
+  };
   std::ranges::stable_sort(result, std::ranges::greater(), key);
   result.resize(std::min(result.size(), static_cast<std::size_t>(std::max(count, 0))));
   return result;

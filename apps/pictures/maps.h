@@ -12,7 +12,7 @@ namespace lamina::app {
 
 inline int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
 
-/// Of one map: the mean of its values' magnitudes, the largest value, and the part of its places above 0.
+/// Of one map: the mean of its values, the largest of them, and the part of its places above 0.
 struct Strength {
   int map = 0;
   double mean = 0;

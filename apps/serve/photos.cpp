@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "lamina/base/content.h"
 #include "lamina/images/codecs/codec.h"
@@ -15,6 +14,7 @@
 #include "model_options.h"
 #include "photos/detect_report.h"
 #include "photos/stopwatch.h"
+#include "pictures/maps.h"
 #include "serve/service.h"
 
 namespace lamina::app {
@@ -39,26 +39,10 @@ Tensor red_first(const Tensor& planes, const Model& model) {
   return result;
 }
 
-/// The maps with the largest means, NaN last.
-Json strongest(const Tensor& maps, std::size_t count) {
-  const std::span<const float> values = maps.values<float>();
-  const auto channels = static_cast<std::size_t>(maps.shape()[1]);
-  const std::size_t pixels = values.size() / channels;
-  std::vector<double> means(channels);
-  for (std::size_t c = 0; c < channels; ++c) {
-    const auto map = values.subspan(c * pixels, pixels);
-    means[c] = std::accumulate(map.begin(), map.end(), 0.0) / static_cast<double>(pixels);
-    if (means[c] != means[c]) means[c] = -1e300;
-  }
-  std::vector<std::size_t> order(channels);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t c) { return means[c]; });
-  order.resize(std::min(order.size(), count));
+Json strongest_of(const Tensor& maps, int count) {
   Json list = Json::array();
-  for (const std::size_t c : order) {
-    const auto map = values.subspan(c * pixels, pixels);
-    list.push_back({{"map", c}, {"mean", means[c]}, {"largest", *std::ranges::max_element(map)}});
-  }
+  for (const Strength& s : strongest(maps, count))
+    list.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}});
   return list;
 }
 
@@ -207,7 +191,7 @@ Reply Service::features(const Call& call) {
                       {"milliseconds", photo.milliseconds},
                       {"device", to_string(answer.device)}};
   if (call.header("accept").find("application/octet-stream") == std::string::npos) {
-    description["strongest"] = strongest(maps, 10);
+    description["strongest"] = strongest_of(maps, 10);
     return {.body = dumped(description)};
   }
   Reply reply = {.body = std::string(static_cast<const char*>(maps.raw()), maps.bytes()),

@@ -14,6 +14,8 @@ lamina_status failed(lamina_status status, const char* words, bool keep) noexcep
   if (!keep) return status;
   try {
     last_error = words;
+    constexpr std::string_view own = "lamina_compile_options.input_shapes", cpp = "CompileOptions::input_shapes";
+    if (const std::size_t at = last_error.find(cpp); at != std::string::npos) last_error.replace(at, cpp.size(), own);
     last_words = last_error.c_str();
   } catch (...) {
     last_words = "there was no memory left to say what went wrong";

@@ -46,7 +46,7 @@ void check_format(const char* what, Format format) {
 
 void settle_options(const Graph& graph, CompileOptions& o) {
   if (graph.nodes().empty() || (graph.outputs().empty() && o.outputs.empty()))
-    fail("compile: expected a graph with an output; call Graph::output");
+    fail("compile: expected a graph with an output, got one with none");
   if (o.threads < 0) fail("compile: expected threads of 0 (one for each core) or more, got ", o.threads);
   settle_device(o);
   if (o.keep_all) o.fuse = false;

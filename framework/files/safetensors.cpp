@@ -113,8 +113,17 @@ StoredTensors read_safetensors(std::shared_ptr<const MappedFile> file) {
   return result;
 }
 
+void require_ending(const std::filesystem::path& path, std::initializer_list<std::string_view> endings) {
+  const std::string ending = path.extension().string();
+  if (ending.empty() || std::ranges::find(endings, ending) != endings.end()) return;
+  std::string expected;
+  for (const std::string_view each : endings) expected += concat(expected.empty() ? "" : " or ", each);
+  fail("expected a name that ends in ", expected, ", which is what is written, got ", path.string());
+}
+
 void write_safetensors(const std::filesystem::path& path, std::vector<OutputTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
+  require_ending(path, {".safetensors"});
   // Widest first keeps every tensor aligned to its element without padding between them.
   std::sort(tensors.begin(), tensors.end(), [](const OutputTensor& a, const OutputTensor& b) {
     return std::pair(size_of(b.dtype), std::string_view(a.name)) <

@@ -2,11 +2,14 @@
 
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lamina/base/export.h"
 #include "lamina/files/stored_tensor.h"
 #include "lamina/tensor/dtype.h"
 #include "lamina/tensor/shape.h"
@@ -29,8 +32,12 @@ struct OutputTensor {
   std::function<Tensor()> read;
 };
 
-/// Writes `path` atomically: widest elements first, then by name, the data aligned to 8 bytes.
-/// Throws Error for names the format cannot hold (not UTF-8, "__metadata__") and when the system refuses.
+/// Throws Error unless the file's name ends in one of these, or has no ending: no format is written under the name of
+/// another.
+LAMINA_API void require_ending(const std::filesystem::path& path, std::initializer_list<std::string_view> endings);
+
+/// Writes `path`, which ends in .safetensors, atomically: widest elements first, then by name, the data aligned to 8
+/// bytes. Throws Error for names the format cannot hold (not UTF-8, "__metadata__") and when the system refuses.
 void write_safetensors(const std::filesystem::path& path, std::vector<OutputTensor> tensors,
                        const std::map<std::string, std::string>& metadata);
 

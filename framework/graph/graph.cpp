@@ -55,7 +55,7 @@ void require_no_prefix(const std::vector<Graph::Node>& nodes, const Weights& wei
   for (const std::string& prefix : prefixes) which += (which.empty() ? "" : ", ") + detail::quote(prefix);
   detail::fail("the weights do not fit the graph: ",
                std::ranges::all_of(names, begins_so) ? "all their names begin with " : "what fits begins with ", which,
-               " and none of the graph's does; --strip-prefix (OpenOptions::strip_prefix) leaves it out");
+               " and none of the graph's does; OpenOptions::strip_prefix leaves it out");
 }
 
 }  // namespace

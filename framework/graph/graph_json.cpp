@@ -80,18 +80,14 @@ Attribute attribute(const Json& value, const std::string& where) {
 
 Shape input_shape(const Json& list, const std::string& where) {
   std::vector<std::int64_t> extents;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (i == 0 && list[i] == "N") {
-      extents.push_back(batch);
+  for (const Json& item : list) {
+    if (item == "N" || item == "?") {
+      extents.push_back(item == "N" ? batch : open);
       continue;
     }
-    if (list[i] == "?") {
-      extents.push_back(open);
-      continue;
-    }
-    const std::int64_t extent = whole_number(list[i], where);
+    const std::int64_t extent = whole_number(item, where);
     if (extent < 0)
-      fail(where, ": expected extents of 0 or more (or \"N\" in front, \"?\" for an open one), got ", extent);
+      fail(where, ": expected extents of 0 or more (or \"N\" for the batch, \"?\" for an open one), got ", extent);
     extents.push_back(extent);
   }
   if (extents.size() > Shape::max_rank) fail(where, ": expected at most ", Shape::max_rank, " extents");

@@ -158,6 +158,21 @@ std::vector<std::string> lines(const std::string& text) {
 
 }  // namespace
 
+void detail::require_labels(const Model& model) {
+  const auto task = model.metadata.find("task");
+  const bool classifier = task == model.metadata.end() || task->second == "classify";
+  if (model.labels.empty() || model.graph.outputs().size() != 1 || !classifier) return;
+  const auto output = static_cast<std::size_t>(model.graph.outputs()[0]);
+  std::optional<Shape> shape = model.graph.nodes()[output].shape;
+  try {
+    if (!shape) shape = model.graph.shapes(1)[output];
+  } catch (const Error&) {
+    return;
+  }
+  if (shape->rank() == 2 && (*shape)[1] > 1 && (*shape)[1] != static_cast<std::int64_t>(model.labels.size()))
+    fail("labels: expected ", (*shape)[1], ", one for each class, got ", model.labels.size());
+}
+
 Model model_from(const Weights& weights) {
   const auto& metadata = weights.metadata();
   const auto graph = metadata.find(graph_key);
@@ -184,14 +199,27 @@ Model model_from(const Weights& weights) {
   return model;
 }
 
+namespace {
+
+/// With the graph's text. Throws Error if that would not be read as the same again.
+Weights weights_of(const Graph& graph) {
+  Weights weights = graph.state_dict();
+  const std::string text = detail::graph_to_json(graph);
+  detail::at_node("the network cannot be written", [&] { (void)detail::graph_from_json(text, weights); });
+  weights.metadata()[graph_key] = text;
+  return weights;
+}
+
+}  // namespace
+
 Weights to_weights(const Model& model) {
-  Weights weights = model.graph.state_dict();
+  Weights weights = weights_of(model.graph);
   auto& metadata = weights.metadata();
-  metadata[graph_key] = detail::graph_to_json(model.graph);
   if (model.preprocess) metadata[preprocess_key] = detail::preprocess_to_json(*model.preprocess);
+  detail::require_labels(model);
   std::string labels;
-  for (const std::string& label : model.labels) labels += (labels.empty() ? "" : "\n") + label;
-  if (!labels.empty()) metadata[labels_key] = labels;
+  for (const std::string& label : model.labels) labels += label + '\n';
+  if (!labels.empty()) metadata[labels_key] = labels.substr(0, labels.size() - 1);
   if (!model.description.empty()) metadata[description_key] = model.description;
   if (!model.metadata.empty()) {
     metadata[export_key] = Json(model.metadata).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -203,10 +231,6 @@ void save_model(const std::string& path, const Model& model) { to_weights(model)
 
 Graph Graph::load(const std::string& path) { return std::move(load_model(path).graph); }
 
-void Graph::save(const std::string& path) const {
-  Weights weights = state_dict();
-  weights.metadata()[graph_key] = detail::graph_to_json(*this);
-  weights.save(path);
-}
+void Graph::save(const std::string& path) const { weights_of(*this).save(path); }
 
 }  // namespace lamina

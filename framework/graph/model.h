@@ -53,6 +53,10 @@ LAMINA_API void save_model(const std::string& path, const Model& model);
 
 namespace detail {
 
+/// Throws Error if there are labels, and not as many as a classifier's output [N, classes] has classes; nothing where
+/// only open extents tell how many.
+LAMINA_API void require_labels(const Model& model);
+
 /// `lamina.preprocess` of docs/formats.md.
 std::string preprocess_to_json(const Preprocess& preprocess);
 LAMINA_API Preprocess preprocess_from_json(std::string_view text);

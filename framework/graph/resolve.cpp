@@ -189,7 +189,7 @@ class Resolver {
     }
     shape = shape.with_batch(options_.batch);
     if (!shape.is_known()) {
-      fail(node.name, ": its shape ", declared, " is open; --input-shape (CompileOptions::input_shapes) gives it");
+      fail(node.name, ": its shape ", declared, " is open; CompileOptions::input_shapes gives it");
     }
     return result_.network.add_input(node.name, shape, node.dtype);
   }

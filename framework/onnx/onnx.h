@@ -7,13 +7,16 @@
 
 namespace lamina {
 
-/// Writes a network of ops that ONNX has too, values by the names of their nodes, whose outputs are f32. Throws Error,
-/// naming the node, for others, and if the file cannot be written.
+/// Writes a network of ops that ONNX has too, values by the names of their nodes. Throws Error, naming the node, for
+/// others, and if the file cannot be written.
 LAMINA_API void save_onnx(const std::filesystem::path& path, const Graph& network);
 
 }  // namespace lamina
 
 namespace lamina::detail {
+
+/// Throws the Error that `save_onnx` would throw of the network.
+void require_onnx(const Graph& network);
 
 /// Whether there is an .onnx file, by its content. Throws Error if the file cannot be read.
 LAMINA_API bool is_onnx_file(const std::filesystem::path& path);

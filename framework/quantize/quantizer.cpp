@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "lamina/base/error.h"
+#include "lamina/files/safetensors.h"
+#include "lamina/onnx/onnx.h"
 #include "lamina/quantize/calibrate.h"
 #include "lamina/quantize/draft.h"
 
@@ -21,20 +23,25 @@ constexpr std::size_t for_each_layer = 8;  // samples that tell what a layer's e
 /// What a network answers: of each sample, each output.
 using Answers = std::vector<std::vector<Tensor>>;
 
+Draft draft_of(const Model& model) {
+  if (model.graph.inputs().size() != 1) fail("expected a network of one input, it has ", model.graph.inputs().size());
+  Draft draft(model.graph);
+  if (std::ranges::none_of(draft.items, [](const detail::Item& item) { return item.product.has_value(); }))
+    fail("there is nothing to quantise: no convolution and no product with constant weights of f32");
+  return draft;
+}
+
 class Quantizer {
  public:
   Quantizer(const Model& model, std::span<const Tensor> samples, const QuantizeOptions& options)
-      : model_(model), options_(options), draft_(model.graph) {
+      : model_(model), options_(options), draft_(draft_of(model)) {
     if (samples.empty()) fail("expected samples to calibrate with, got none");
-    if (model.graph.inputs().size() != 1) fail("expected a network of one input, it has ", model.graph.inputs().size());
     for (std::size_t i = 0; i < samples.size(); ++i) (i % one_in == one_in - 1 ? held_ : used_).push_back(samples[i]);
     if (held_.empty()) held_ = {samples.back()};
     if (used_.size() > 1 && samples.size() < one_in) used_.pop_back();
     for (std::size_t i = 0; i < draft_.items.size(); ++i) {
       if (draft_.items[i].product) products_.push_back(i);
     }
-    if (products_.empty())
-      fail("there is nothing to quantise: no convolution and no product with constant weights of f32");
   }
 
   Quantized run() {
@@ -60,7 +67,7 @@ class Quantizer {
     Graph graph = draft_.graph(choice_);
     const Answers found = answers(graph, held_);
     result.error = error_of(found, expected_);
-    result.agreement = agreement(found);
+    result.agreement = agreement(found, result.compared);
     result.held_back = held_.size();
     result.model = {.graph = std::move(graph),
                     .preprocess = model_.preprocess,
@@ -100,8 +107,8 @@ class Quantizer {
     return worst;
   }
 
-  double agreement(const Answers& found) const {
-    std::size_t same = 0, rows = 0;
+  double agreement(const Answers& found, std::size_t& rows) const {
+    std::size_t same = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
       const Tensor &a = found[i][0], &b = expected_[i][0];
       if (b.dtype() != DType::f32 || b.shape().rank() != 2 || b.shape()[1] < 2) return 1;
@@ -190,6 +197,15 @@ class Quantizer {
 Quantized quantize(const Model& model, std::span<const Tensor> samples, const QuantizeOptions& options) {
   if (!(options.max_error >= 0)) fail("quantize: expected a max_error of 0 or more, got ", options.max_error);
   return detail::at_node("quantize", [&] { return Quantizer(model, samples, options).run(); });
+}
+
+void require_quantizable(const Model& model, const std::filesystem::path& out) {
+  detail::at_node("quantize", [&] {
+    detail::require_ending(out, {".safetensors", ".onnx"});
+    detail::require_labels(model);
+    const Draft draft = draft_of(model);
+    if (out.extension() == ".onnx") detail::require_onnx(draft.graph());
+  });
 }
 
 }  // namespace lamina

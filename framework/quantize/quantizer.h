@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <string>
@@ -45,7 +46,8 @@ struct Quantized {
   Model model;
   std::vector<QuantizedLayer> layers;  ///< in the graph's order
   double error = 0;                    ///< of the outputs on the samples held back
-  double agreement = 1;       ///< the share of them whose largest output is the same; 1 where no output is [N, classes]
+  double agreement = 1;                ///< the share of `compared` whose largest output is the same; 1 of none
+  std::size_t compared = 0;   ///< rows of scores [N, classes] in what was held back; none if the outputs are others
   std::size_t held_back = 0;  ///< samples, every fourth; the only one served for both
   std::size_t equalized = 0;  ///< groups of channels that were brought to ranges alike
 };
@@ -55,5 +57,9 @@ struct Quantized {
 /// they occur, f32 of batch 1 or of the batch that is written into the network. Throws Error if there is no sample, if
 /// the network is quantised already or has nothing to quantise, and if `max_error` leaves nothing in eight bits.
 LAMINA_API Quantized quantize(const Model& model, std::span<const Tensor> samples, const QuantizeOptions& options = {});
+
+/// Before there are samples: throws the Error that the model alone is a reason for, and that of writing the result to a
+/// file of this name, .safetensors or .onnx; none: to none.
+LAMINA_API void require_quantizable(const Model& model, const std::filesystem::path& out = {});
 
 }  // namespace lamina

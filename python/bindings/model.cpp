@@ -13,6 +13,7 @@
 #include "graph.h"
 #include "known_weights.h"
 #include "lamina/base/error.h"
+#include "lamina/files/safetensors.h"
 #include "lamina/graph/model.h"
 #include "lamina/graph/networks.h"
 #include "lamina/graph/scores.h"
@@ -67,6 +68,7 @@ Graph again(const Graph& graph) {
 
 void save_file(const std::filesystem::path& path, const Graph& graph, std::optional<Preprocess> preprocess,
                std::vector<std::string> labels) {
+  detail::require_ending(path, {".safetensors", ".onnx"});
   const WithoutGil release;
   if (path.extension() == ".onnx") return save_onnx(path, graph);
   save_model(path, model_of(graph, preprocess, std::move(labels)));

@@ -4,7 +4,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
@@ -81,15 +80,8 @@ std::optional<Preprocess> photos_from(nb::handle value, const Preprocess* prepro
 }  // namespace
 
 std::string in_pythons_words(std::string text) {
-  constexpr std::string_view scope = "Options::";
-  for (std::size_t at = 0; (at = text.find(scope)) != std::string::npos;) {
-    std::size_t begin = at;
-    while (begin > 0 && std::isalpha(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
-    text.erase(begin, at + scope.size() - begin);
-    const std::size_t flag = text.rfind("--", begin), close = text.find(')', begin);
-    if (flag == std::string::npos || text.find(" (", flag) + 2 != begin || close == std::string::npos) continue;
-    text.erase(close, 1);
-    text.erase(flag, begin - flag);
+  for (const std::string_view scope : {"CompileOptions::", "OpenOptions::"}) {
+    for (std::size_t at = 0; (at = text.find(scope, at)) != std::string::npos;) text.erase(at, scope.size());
   }
   return text;
 }

@@ -28,8 +28,7 @@ T as(nb::handle value, std::string_view what, std::string_view type) {
   throw nb::type_error(detail::concat(what, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
 }
 
-/// A message in which "--key (OpenOptions::key)", as the library says it to users of the command and of C++, is "key"
-/// here.
+/// A message in which "OpenOptions::key", as the library says it, is "key" here.
 std::string in_pythons_words(std::string text);
 
 /// The options of a compilation from keyword arguments: the fields of CompileOptions by their names, the device that of

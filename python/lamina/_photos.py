@@ -91,6 +91,8 @@ class Classifier:
         shapes = self.pool.output_shapes
         if len(shapes) != 1 or len(shapes[0]) != 2:
             raise Error(f"classify: expected a model whose one output is scores [N, classes], got {shapes}")
+        if model.labels and len(model.labels) != max(shapes[0][1], 2):
+            raise Error(f"classify: expected {shapes[0][1]} labels, one for each class, got {len(model.labels)}")
         self.batch: int = self.pool.input_shapes[0][0]
 
     def pixels(self) -> Pixels:

@@ -38,7 +38,9 @@ class Quantized(NamedTuple):
     error: float
     """|y8 - y| / |y| of the outputs on what was held back"""
     agreement: float
-    """The share of it whose best class is the same; 1 where no output is [N, classes]"""
+    """The share of `compared` whose best class is the same; 1 of none"""
+    compared: int
+    """Rows of scores [N, classes] in what was held back; 0 where the outputs are others"""
     held_back: int
     """Every fourth photograph, or input; the only one served for both"""
     equalized: int
@@ -66,15 +68,16 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
         raise Error("quantize: this Lamina was built without it (LAMINA_QUANTIZE=OFF)")
     if not isinstance(model, Network):
         model = load(model)
+    _core.require_quantizable(model.graph, model.labels, out or "")  # what cannot be is said before a photograph is read
     samples, unread = samples_of(model, listed(photos), upright)
     if samples and "?" in model.input_shapes[0]:
         options.setdefault("input_shapes", {model.input_names[0]: samples[0].shape})
-    file, layers, error, agreement, held_back, equalized = make(
+    file, layers, error, agreement, compared, held_back, equalized = make(
         model.graph, model.preprocess, model.labels, samples, calibration, max_error, equalize, correct_bias, progress, **options)
     made = Model(file.graph, file.preprocess, file.labels)
     if out is not None:
         made.save(out)
-    return Quantized(made, [QuantizedLayer(*layer) for layer in layers], error, agreement, held_back, equalized, unread)
+    return Quantized(made, [QuantizedLayer(*layer) for layer in layers], error, agreement, compared, held_back, equalized, unread)
 
 
 def samples_of(model: Network, photos: Iterable[Any], upright: bool) -> tuple[list[Pixels], list[tuple[Photo, str]]]:

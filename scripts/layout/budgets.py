@@ -43,8 +43,8 @@ EVERY_BUILD = {
 LEFT_OUT = {
     "framework/c": 458,  # what no file says of photographs is said by the program
     "framework/detect": 708,  # answers are read by one checked accessor
-    "framework/onnx": 2_084,
-    "framework/quantize": 937,
+    "framework/onnx": 2_165,  # ops of several outputs are written
+    "framework/quantize": 946,
 }
 TESTS = {"tests": 31_500}
 # What a table may have as a whole.

@@ -75,7 +75,7 @@ for command in features detect segment classify run verify inspect convert docto
 done
 
 # a picture of a directory that is read; two outputs that are one
-expect 1 'photos/inside.png is the file of photos too' features photos --model model.safetensors --layer features.0 --sheet photos/inside.png
+expect 1 'photos/inside.png is the file of the argument "photos" too' features photos --model model.safetensors --layer features.0 --sheet photos/inside.png
 expect 1 'one.png is the file of --(out|sheet) too' features photo.png --model model.safetensors --layer features.0 --out one.png --sheet one.png
 check 'no output of a refused command' test ! -e one.png
 

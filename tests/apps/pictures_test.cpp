@@ -147,17 +147,17 @@ TEST(Pictures, WhiteScreenshotsAreNotBlack) {
   }
 }
 
-TEST(Maps, TheStrongestHaveTheHighestMeansWhateverTheirSign) {
+TEST(Maps, TheStrongestHaveTheHighestMeansWhichNoLargestIsBelow) {
   Tensor maps({1, 4, 1, 2});
   const std::array<float, 8> values = {1, 2, -5, -4, NAN, 1, 0, 3};
   std::ranges::copy(values, maps.values<float>().begin());
   const std::vector<Strength> all = strongest(maps, 9);
   ASSERT_EQ(all.size(), 4u);
-  EXPECT_EQ(all[0].map, 1);
-  EXPECT_EQ(all[0].mean, 4.5);
-  EXPECT_EQ(all[0].largest, -4);
-  EXPECT_EQ(all[1].map, 0);  // as strong as the last: the first of them
-  EXPECT_EQ(all[2].map, 3);
+  EXPECT_EQ(all[0].map, 0);  // as strong as the last: the first of them
+  EXPECT_EQ(all[1].map, 3);
+  EXPECT_EQ(all[2].map, 1);
+  EXPECT_EQ(all[2].mean, -4.5);
+  EXPECT_EQ(all[2].largest, -4);
   EXPECT_EQ(all[3].map, 2);  // NaN
   EXPECT_EQ(strongest(maps, 2).size(), 2u);
   EXPECT_TRUE(strongest(maps, 0).empty());

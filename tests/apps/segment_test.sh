@@ -141,7 +141,7 @@ check 'JSON alone on stdout' cmp -s out.json many.json
 expect 1 'directory for 2 photographs' segment quarters.ppm wide.ppm --model fixed.safetensors --out one.png
 expect 1 'written as PNG' segment quarters.ppm --model fixed.safetensors --out one.jpg
 cp quarters-segments.png own.png
-expect 1 'own.png is the file of photos too' segment own.png --model fixed.safetensors --out ./own.png
+expect 1 'own.png is the file of the argument "photos" too' segment own.png --model fixed.safetensors --out ./own.png
 check 'the photograph is intact' cmp -s quarters-segments.png own.png
 mkdir here && cp own.png here/b.png && cp own.png here/b-segments.png
 expect 0 'wrote here/b.png-segments.png' segment here --model fixed.safetensors --out here

@@ -56,7 +56,8 @@ TEST(Weights, AMissingTensorIsAnErrorWithTheNearestNames) {
 
 TEST(Weights, RecogniseFilesByTheirContent) {
   const TemporaryDirectory dir;
-  some_weights().save(dir / "weights.npy");
+  some_weights().save(dir / "weights");
+  std::filesystem::rename(dir / "weights", dir / "weights.npy");
   save_npy(dir / "image.safetensors", Tensor::from<float>({1.0f, 2.0f}, {2}));
   EXPECT_EQ(Weights::open(dir / "weights.npy").size(), 2u);
   const Weights npy = Weights::open(dir / "image.safetensors");

@@ -1,5 +1,11 @@
 #include "lamina/graph/model.h"
 
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "lamina/layers/views.h"
+#include "lamina/ops/op.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 
@@ -232,6 +238,58 @@ TEST(Model, NanInTheWeightsPropagates) {
   const Tensor y = plan.run(random_tensor({1, 2, 3, 3}, 2));
   EXPECT_TRUE(std::isnan(y.values<float>()[0]));
   EXPECT_FALSE(std::isnan(y.values<float>()[9]));  // the second filter has no NaN
+}
+
+/// The batch and open extents at any place, as an exporter's names have them.
+TEST(ModelFile, OpensAsTheNetworkThatWasWritten) {
+  const TemporaryDirectory dir;
+  std::mt19937 random(1);
+  const auto below = [&](std::uint32_t end) { return static_cast<std::size_t>(random() % end); };
+  for (int i = 0; i < 60; ++i) {
+    Model model;
+    std::vector<std::int64_t> declared, there;
+    for (std::size_t d = 0, rank = below(5); d < rank; ++d) {
+      declared.push_back(std::array{batch, open, std::int64_t{3}}[below(3)]);
+      there.push_back(declared.back() == batch ? 2 : declared.back() == open ? 4 : 3);
+    }
+    Value x = model.graph.input("x", Shape(declared));
+    const Value first = x;
+    for (std::size_t k = 0, count = 1 + below(4); k < count; ++k) {
+      const char* op = std::array{"Relu", "Sigmoid", "Add", "LeakyRelu"}[below(4)];
+      Attributes attributes;
+      if (op == std::string_view("LeakyRelu")) attributes = {{"alpha", 0.25}};
+      const std::vector<Value> inputs = op == std::string_view("Add") ? std::vector{x, first} : std::vector{x};
+      x = model.graph.add(std::to_string(k), std::make_shared<Op>(op, attributes), inputs);
+    }
+    model.graph.output(x);
+    save_model(dir / "net.safetensors", model);
+    const Model read = load_model(dir / "net.safetensors");
+    EXPECT_EQ(read.graph.nodes()[0].shape, Shape(declared));
+    const CompileOptions options = {.batch = 2, .input_shapes = {{"x", Shape(there)}}};
+    const Tensor image = random_tensor(Shape(there), 7);
+    Plan a = model.graph.compile(options), b = read.graph.compile(options);
+    const Tensor expected = a.run(image), found = b.run(image);
+    EXPECT_EQ(found.shape(), expected.shape());
+    EXPECT_TRUE(std::ranges::equal(found.values<float>(), expected.values<float>()));
+  }
+  Model odd;
+  const Value x = odd.graph.input("x", {batch, 3});
+  odd.graph.output(odd.graph.add("y", std::make_shared<Op>("LeakyRelu", Attributes{{"alpha", INFINITY}}), {&x, 1}));
+  expect_error([&] { save_model(dir / "odd.safetensors", odd); }, {"cannot be written", "y", "alpha"});
+}
+
+TEST(ModelFile, HasALabelForEachClassAndItsOwnEnding) {
+  const TemporaryDirectory dir;
+  Model model;
+  model.graph.output(model.graph.add("flat", Flatten(), model.graph.input("x", {batch, 3, 2, 2})));
+  model.labels = {"cat", "dog"};
+  expect_error([&] { save_model(dir / "net.safetensors", model); }, {"labels", "12", "2"});
+  model.labels.assign(12, "");  // the first are kept, too
+  model.labels[11] = "dog";
+  for (const char* name : {"net.pt", "net.tflite"})
+    expect_error([&] { save_model(dir / name, model); }, {"ends in .safetensors", name});
+  save_model(dir / "net.safetensors", model);
+  EXPECT_EQ(load_model(dir / "net.safetensors").labels, model.labels);
 }
 
 }  // namespace

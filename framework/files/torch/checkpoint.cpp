@@ -73,7 +73,7 @@ std::string listed(const Candidates& candidates, const Candidate* chosen = nullp
   return count > max_listed ? concat(text, " and ", count - max_listed, " more") : text;
 }
 
-constexpr std::string_view how_to_choose = "choose with --key (OpenOptions::key)";
+constexpr std::string_view how_to_choose = "choose with OpenOptions::key";
 
 /// The one of `group` to read; they share their first `depth` keys. Null: that does not tell.
 const Candidate* choose(const std::vector<const Candidate*>& group, std::size_t depth) {

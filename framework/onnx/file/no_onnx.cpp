@@ -17,6 +17,6 @@ void decode_elements(const TensorProto&, std::span<std::byte>, const std::string
 
 }  // namespace lamina::detail::onnx
 
-void lamina::save_onnx(const std::filesystem::path& path, const Graph&) {
-  detail::fail(path.string(), ": this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
-}
+void lamina::save_onnx(const std::filesystem::path&, const Graph& network) { detail::require_onnx(network); }
+
+void lamina::detail::require_onnx(const Graph&) { fail("this Lamina was built without ONNX (LAMINA_ONNX=OFF)"); }

@@ -1,10 +1,14 @@
 // A network as an .onnx file, whose messages are numbered as onnx.proto numbers them.
 
 #include <algorithm>
+#include <map>
 #include <protozero/pbf_writer.hpp>
+#include <tuple>
 
 #include "lamina/base/atomic_file.h"
 #include "lamina/base/error.h"
+#include "lamina/files/safetensors.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/onnx/onnx.h"
 #include "lamina/ops/element_type.h"
 #include "lamina/ops/op.h"
@@ -29,9 +33,18 @@ constexpr std::pair<std::string_view, std::string_view> other_names[] = {{"relu"
 constexpr std::pair<std::string_view, std::string_view> other_attributes[] = {
     {"kernel", "kernel_shape"}, {"stride", "strides"}, {"padding", "pads"}, {"dilation", "dilations"}, {"dim", "axis"}};
 
-/// The operator set that is written, and that of ops that it has not.
-constexpr std::int64_t usual_opset = 21, late_opset = 24;
-constexpr std::string_view late[] = {"Attention", "RMSNormalization", "RotaryEmbedding", "Swish", "TensorScatter"};
+/// Ops of Lamina's that are none of ONNX's, or something else there.
+constexpr std::string_view own_ops[] = {"AdaptiveAvgPool", "AdaptiveMaxPool", "ConstantOfShape", "If", "Roll",
+                                        "Rsqrt",           "Scatter",         "Upsample"};
+
+/// The operator set that is written, and the first that has these ops and attributes.
+constexpr std::int64_t usual_opset = 21;
+constexpr std::pair<std::string_view, std::int64_t> late[] = {
+    {"Attention", 24}, {"CumProd", 26},       {"RMSNormalization", 24}, {"RotaryEmbedding", 24},
+    {"Swish", 24},     {"TensorScatter", 24}, {"precision", 24},  // of QuantizeLinear
+    {"round_mode", 24}};
+
+constexpr std::size_t most_outputs = 65536;  // far beyond any op
 
 template <class Pairs>
 std::string_view renamed(const Pairs& pairs, std::string_view name) {
@@ -59,10 +72,7 @@ void put_attribute(pbf_writer& node, std::string_view name, const Attribute& val
       for (const double one : *numbers) a.add_float(7, static_cast<float>(one));
       typed(of_floats);
     } else if (const auto* list = std::get_if<std::vector<std::int64_t>>(&value)) {
-      // Pads are those before, and those after.
-      for (int i = 0; i < (name == "pads" && list->size() == 2 ? 2 : 1); ++i) {
-        for (const std::int64_t one : *list) a.add_int64(8, one);
-      }
+      for (const std::int64_t one : *list) a.add_int64(8, one);
       typed(of_ints);
     } else {
       const auto* const flag = std::get_if<bool>(&value);
@@ -71,25 +81,21 @@ void put_attribute(pbf_writer& node, std::string_view name, const Attribute& val
   });
 }
 
-void put_node(pbf_writer& graph, const Graph& network, const Graph::Node& node) {
-  const std::string own(node.module->op());
-  const std::string op(renamed(other_names, own));
-  const bool known = op != own || dynamic_cast<const Op*>(node.module.get()) != nullptr;
-  const Attributes attributes = node.module->attributes();
-  const auto has = [&](std::string_view name) {
-    return std::ranges::any_of(attributes, [&](const auto& a) { return a.first == name; });
-  };
-  const auto& shape = node.shape;
-  const bool whole = own != "adaptive_avg_pool2d" || (shape && (*shape)[2] == 1 && (*shape)[3] == 1);
-  if (!known || !whole || op == "Split" || has("output"))
-    fail(node.name, ": an ", own, " is not written to .onnx files");
+/// A node of an .onnx file.
+struct Call {
+  std::string op;
+  std::vector<std::string> inputs;
+  Attributes attributes;
+  std::vector<std::string> outputs = {};  // "": one that nobody reads
+  std::size_t least = 1;                  // so many of them are there nevertheless
+};
+
+void put_call(pbf_writer& graph, const Call& call) {
   put(graph, 1, [&](pbf_writer& n) {
-    for (const int input : node.inputs)
-      n.add_string(1, input < 0 ? std::string() : network.nodes()[static_cast<std::size_t>(input)].name);
-    n.add_string(2, node.name), n.add_string(3, node.name), n.add_string(4, op);
-    for (const auto& [name, value] : attributes) {
-      if (own != "adaptive_avg_pool2d") put_attribute(n, op == own ? name : renamed(other_attributes, name), value);
-    }
+    for (const std::string& input : call.inputs) n.add_string(1, input);
+    for (const std::string& output : call.outputs) n.add_string(2, output);
+    n.add_string(3, *std::ranges::find_if_not(call.outputs, &std::string::empty)), n.add_string(4, call.op);
+    for (const auto& [name, value] : call.attributes) put_attribute(n, name, value);
   });
 }
 
@@ -101,13 +107,14 @@ void put_constant(pbf_writer& graph, const std::string& name, const Tensor& valu
   });
 }
 
-/// An input, or an output, whose shape readers infer.
-void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node& node) {
+/// An input, or an output, whose shape readers infer, and its type too if there is none.
+void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node& node, std::optional<DType> dtype) {
   put(graph, tag, [&](pbf_writer& v) {
     v.add_string(1, node.name);
+    if (!dtype) return;
     put(v, 2, [&](pbf_writer& type) {
       put(type, 1, [&](pbf_writer& tensor) {
-        tensor.add_int32(1, detail::data_type_of(node.dtype));
+        tensor.add_int32(1, detail::data_type_of(*dtype));
         if (node.module != nullptr) return;
         put(tensor, 2, [&](pbf_writer& shape) {
           int place = 0;
@@ -124,9 +131,108 @@ void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node
   });
 }
 
+/// The types of the network's outputs; nothing where its open extents must be others than these.
+std::vector<DType> output_types(const Graph& network) {
+  constexpr std::int64_t guess = 224;
+  CompileOptions options;
+  for (const int input : network.inputs()) {
+    const Graph::Node& node = network.nodes()[static_cast<std::size_t>(input)];
+    std::vector<std::int64_t> shape;
+    for (const std::int64_t extent : *node.shape)
+      shape.push_back(extent == batch ? 1 : extent == open ? guess : extent);
+    options.input_shapes[node.name] = Shape(shape);
+  }
+  std::vector<DType> types;
+  try {
+    const detail::Resolved resolved = detail::resolve(network, options);
+    for (const int output : resolved.outputs) types.push_back(resolved.network[output].dtype);
+  } catch (const Error&) {
+  }
+  return types;
+}
+
+Call call_of(const Graph& network, const Graph::Node& node) {
+  const std::string own(node.module->op());
+  Call call = {std::string(renamed(other_names, own)), {}, node.module->attributes()};
+  for (const int input : node.inputs)
+    call.inputs.push_back(input < 0 ? "" : network.nodes()[static_cast<std::size_t>(input)].name);
+  const bool op = dynamic_cast<const Op*>(node.module.get()) != nullptr, pool = own == "adaptive_avg_pool2d";
+  const bool whole = !pool || (node.shape && (*node.shape)[2] == 1 && (*node.shape)[3] == 1);
+  if (op ? std::ranges::find(own_ops, own) != std::end(own_ops) : call.op == own || !whole)
+    fail(node.name, ": ", own, " is not written to .onnx files");
+  if (op) return call;
+  if (pool) call.attributes.clear();
+  for (auto& [name, value] : call.attributes) {
+    name = renamed(other_attributes, name);
+    auto* const pads = std::get_if<std::vector<std::int64_t>>(&value);
+    if (name == "pads") pads->insert(pads->end(), pads->begin(), pads->end());  // before, and after
+  }
+  return call;
+}
+
+/// The outputs that ONNX's node has, also where nobody reads them.
+std::size_t least_outputs(const Graph& network, const Graph::Node& node, const Call& call) {
+  if (call.op != "Split") return call.op == "TopK" ? 2 : call.op == "DynamicQuantizeLinear" ? 3 : 1;
+  if (call.inputs.size() < 2 || call.inputs[1].empty())
+    return static_cast<std::size_t>(std::max(AttributeReader(call.attributes).integer("num_outputs", 0), 1));
+  const auto* const sizes = dynamic_cast<const Constant*>(network.find(call.inputs[1])->module.get());
+  if (sizes == nullptr) fail(node.name, ": Split by sizes that are no constant is not written to .onnx files");
+  return static_cast<std::size_t>(sizes->value().numel());
+}
+
+bool take(Attributes& attributes, std::string_view name) {
+  return std::erase_if(attributes, [&](const auto& attribute) { return attribute.first == name; }) > 0;
+}
+
+/// The network's ops as ONNX has them. Nodes that are alike but for which output they are, are one there.
+std::vector<Call> calls_of(const Graph& network) {
+  std::vector<Call> calls;
+  std::map<std::tuple<std::string, std::vector<std::string>, Attributes>, std::size_t> places;
+  const auto unused = [&](std::string name) {
+    while (network.find(name) != nullptr) name += '_';
+    return name;
+  };
+  for (const Graph::Node& node : network.nodes()) {
+    if (node.module == nullptr || node.module->op() == "Constant") continue;
+    Call call = call_of(network, node);
+    const auto output = static_cast<std::size_t>(AttributeReader(call.attributes).integer("output", 0));
+    take(call.attributes, "output");
+    call.least = least_outputs(network, node, call);
+    const std::size_t count = std::max(call.least, output + 1);
+    if (count > most_outputs) fail(node.name, ": expected at most ", most_outputs, " outputs, got ", count);
+    if (take(call.attributes, "flatten")) {  // as before opset 13: of a matrix
+      const std::string shape = unused(node.name + "_shape"), matrix = unused(node.name + "_matrix"),
+                        rows = unused(node.name + "_rows");
+      calls.push_back({"Shape", call.inputs, {}, {shape}});
+      calls.push_back({"Flatten", call.inputs, call.attributes, {matrix}});
+      calls.push_back({call.op, {matrix}, {{"axis", std::int64_t{1}}}, {rows}});
+      call = {"Reshape", {rows, shape}, {}};
+    }
+    std::size_t& place = places.try_emplace({call.op, call.inputs, call.attributes}, calls.size()).first->second;
+    if (place < calls.size() && output < calls[place].outputs.size() && !calls[place].outputs[output].empty())
+      place = calls.size();  // the same once more
+    if (place == calls.size()) calls.push_back(std::move(call));
+    std::vector<std::string>& outputs = calls[place].outputs;
+    outputs.resize(std::max(outputs.size(), count));
+    outputs[output] = node.name;
+  }
+  for (Call& call : calls) {
+    const std::string& name = *std::ranges::find_if_not(call.outputs, &std::string::empty);
+    for (std::size_t i = 0; i < call.least; ++i) {
+      if (call.outputs[i].empty()) call.outputs[i] = unused(detail::concat(name, "_output_", i));
+    }
+  }
+  return calls;
+}
+
 }  // namespace
 
+void detail::require_onnx(const Graph& network) { (void)calls_of(network); }
+
 void save_onnx(const std::filesystem::path& path, const Graph& network) {
+  detail::require_ending(path, {".onnx"});
+  const std::vector<Call> calls = calls_of(network);
+  const std::vector<DType> types = output_types(network);
   std::string bytes;
   pbf_writer model(bytes);
   std::int64_t opset = usual_opset;
@@ -135,16 +241,22 @@ void save_onnx(const std::filesystem::path& path, const Graph& network) {
   put(model, 7, [&](pbf_writer& graph) {
     graph.add_string(2, "network");
     for (const Graph::Node& node : network.nodes()) {
-      if (node.module == nullptr) {
-        put_value(graph, 11, node);
-      } else if (const auto* constant = dynamic_cast<const Constant*>(node.module.get())) {
+      if (node.module == nullptr) put_value(graph, 11, node, node.dtype);
+      if (const auto* constant = dynamic_cast<const Constant*>(node.module.get()))
         put_constant(graph, node.name, constant->value());
-      } else {
-        put_node(graph, network, node);
-        if (std::ranges::find(late, node.module->op()) != std::end(late)) opset = late_opset;
+    }
+    for (const Call& call : calls) {
+      put_call(graph, call);
+      for (const auto& [name, first] : late) {
+        const bool has = call.op == name || std::ranges::find(call.attributes, name, &Attributes::value_type::first) !=
+                                                call.attributes.end();
+        if (has) opset = std::max(opset, first);
       }
     }
-    for (const int output : network.outputs()) put_value(graph, 12, network.nodes()[static_cast<std::size_t>(output)]);
+    for (std::size_t i = 0; i < network.outputs().size(); ++i) {
+      const Graph::Node& node = network.nodes()[static_cast<std::size_t>(network.outputs()[i])];
+      put_value(graph, 12, node, types.empty() ? std::nullopt : std::optional(types[i]));
+    }
   });
   put(model, 8, [&](pbf_writer& set) { set.add_string(1, ""), set.add_int64(2, opset); });
   constexpr std::size_t most = 0x7fffffff;

@@ -1,5 +1,6 @@
 #include "quantize/quantize.h"
 
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -23,7 +24,7 @@ Calibration calibration_of(const std::string& name) {
   detail::fail("quantize: calibration: expected minmax or percentile, got \"", name, '"');
 }
 
-/// (the model, [(name, op, error, quantized, why)], error, agreement, held back, equalized)
+/// (the model, [(name, op, error, quantized, why)], error, agreement, compared, held back, equalized)
 nb::tuple quantize_graph(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels,
                          const nb::list& samples, const std::string& calibration, double max_error, bool equalize,
                          bool correct_bias, nb::handle progress, const nb::kwargs& fields) {
@@ -48,20 +49,29 @@ nb::tuple quantize_graph(const Graph& graph, std::optional<Preprocess> preproces
   nb::list layers;
   for (const QuantizedLayer& layer : result.layers)
     layers.append(nb::make_tuple(layer.name, layer.op, layer.error, layer.quantized, layer.why));
-  return nb::make_tuple(nb::cast(std::move(result.model)), layers, result.error, result.agreement, result.held_back,
-                        result.equalized);
+  return nb::make_tuple(nb::cast(std::move(result.model)), layers, result.error, result.agreement, result.compared,
+                        result.held_back, result.equalized);
 }
 
 }  // namespace
 
 void bind_quantize(nb::module_& m) {
+  m.def(
+      "require_quantizable",
+      [](const Graph& graph, std::vector<std::string> labels, const std::filesystem::path& out) {
+        require_quantizable(model_of(graph, {}, std::move(labels)), out);
+      },
+      nb::arg("graph"), nb::arg("labels"), nb::arg("out"),
+      nb::sig(
+          "def require_quantizable(graph: Graph, labels: collections.abc.Sequence[str], out: str | os.PathLike[str]) "
+          "-> None"));
   m.def("quantize", &quantize_graph, nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"),
         nb::arg("samples"), nb::arg("calibration"), nb::arg("max_error"), nb::arg("equalize"), nb::arg("correct_bias"),
         nb::arg("progress").none(), nb::arg("options"),
         nb::sig("def quantize(graph: Graph, preprocess: Preprocess | None, labels: collections.abc.Sequence[str], "
                 "samples: list[typing.Any], calibration: str, max_error: float, equalize: bool, correct_bias: bool, "
                 "progress: collections.abc.Callable[[int, int], object] | None, **options: typing.Any) -> "
-                "tuple[ModelFile, list[tuple[str, str, float, bool, str]], float, float, int, int]"));
+                "tuple[ModelFile, list[tuple[str, str, float, bool, str]], float, float, int, int, int]"));
 }
 
 }  // namespace lamina::python

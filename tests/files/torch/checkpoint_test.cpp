@@ -46,7 +46,7 @@ TEST(Checkpoint, SaysWhichWeightsItRead) {
   expect_words(note(open(dict({{"model", dict({{"state_dict", state_dict(2)}})}}))), {"under \"model.state_dict\""});
   const Weights two = open(dict({{"ema", state_dict(3, "e")}, {"model", state_dict(2)}}));
   EXPECT_EQ(two.names(), (Names{"a0", "a1"}));
-  expect_words(note(two), {"under \"model\"", "also \"ema\" (3 tensors)", "--key", "OpenOptions::key"});
+  expect_words(note(two), {"under \"model\"", "also \"ema\" (3 tensors)", "choose with OpenOptions::key"});
   expect_words(note(open(state_dict(2, "_orig_mod.module.a"))), {"after \"_orig_mod.module.\""});
 }
 
