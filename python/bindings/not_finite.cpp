@@ -1,7 +1,6 @@
 #include "not_finite.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "lamina/base/error.h"
@@ -29,12 +28,6 @@ bool begins_finite(const Tensor& numbers) {
   if (numbers.dtype() == DType::f32) return begins_finite<std::uint32_t>(numbers, 0x7F800000);
   if (numbers.dtype() == DType::f16) return begins_finite<std::uint16_t>(numbers, 0x7C00);
   return numbers.dtype() != DType::bf16 || begins_finite<std::uint16_t>(numbers, 0x7F80);
-}
-
-std::string not_finite(std::span<const std::string> names, std::span<const Tensor> outputs) {
-  const Tensor numbers = outputs[0].to(DType::f32);
-  const auto odd = std::ranges::count_if(numbers.values<float>(), [](float value) { return !std::isfinite(value); });
-  return detail::concat(names[0], ": ", odd, " of its ", numbers.numel(), " numbers are NaN or infinite");
 }
 
 }  // namespace

@@ -98,6 +98,9 @@ class Network:
             lender = getattr(arrays.get(name), "__dlpack_device__", None)
             if lender is not None and lender()[0] == 2:  # kDLCUDA
                 keywords.setdefault("device", f"cuda:{lender()[1]}")
+        for name in self.graph.optional_inputs:  # which are a plan's inputs if they are given
+            if hasattr(arrays.get(name), "shape"):
+                opened[name] = tuple(arrays[name].shape)
         if opened:
             keywords.setdefault("input_shapes", opened)
         key = {**keywords, "preprocess": self.preprocess}

@@ -33,6 +33,8 @@ MODELS = {
                       [("x", F, ["n", 4])], [("less", F, ["n", 2]), ("place", I, ["n", 2]), ("best", F, ["n", 2])],
                       {"k": np.array([2])}),
     "scalar": ([onnx.node("ReduceMax", ["x"], "y", keepdims=0)], [("x", F, [2, 3])], [("y", F, [])]),
+    "default": ([onnx.node("Mul", ["x", "k"], "y")], [("x", F, [3]), ("k", F, [3])], [("y", F, [3])],
+                {"k": np.array([1, 2, 3], np.float32)}),
     "two_inputs": ([onnx.node("Gather", ["table", "at"], "y", axis=0)], [("at", I, ["n"]), ("table", F, ["rows", 2])],
                    [("y", F, ["n", 2])]),
     "described": (RELU, [("x", F, ["n"])], [("y", F, ["n"])], {},

@@ -15,6 +15,7 @@ import lamina
 import lamina.onnxruntime
 import lamina.ray
 import numpy as np
+import onnx_writer as onnx
 import pytest
 
 from conftest import ROOT
@@ -42,6 +43,27 @@ def test_a_model_is_called(digits, x):
         assert np.array_equal(model(image), image)
     graph.load({"conv.weight": np.full((1, 1, 1, 1), 2, np.float32)})
     assert np.array_equal(model(image), 2 * image)  # not what was compiled before
+
+
+def test_inputs_that_have_a_value(tmp_path):
+    """As an .onnx file gives one to an input: it counts where none is given, and what is given counts."""
+    ports = [(name, "float32", [3]) for name in ("x", "k", "y")]
+    path = onnx.write(tmp_path / "default.onnx", [onnx.node("Mul", ["x", "k"], "y")], ports[:2], ports[2:],
+                      {"k": np.array([1, 2, 3], np.float32)})
+    model, x, five = lamina.load(path), np.ones(3, np.float32), np.full(3, 5, np.float32)
+    assert model.input_names == ("x",) and model.graph.optional_inputs == ("k",)
+    assert model(x).tolist() == model({"x": x}).tolist() == [1, 2, 3]
+    assert model({"x": x, "k": five}).tolist() == model(x, constants={"k": five}).tolist() == [5, 5, 5]
+    plan = model.compile(input_shapes={"k": (3,)}, device="cpu")
+    assert plan.input_names == ("x", "k") and plan((x, five)).tolist() == [5, 5, 5]
+    with pytest.raises(lamina.Error, match='no input "K"'):
+        model({"x": x, "K": five})
+    binding = (session := lamina.onnxruntime.InferenceSession(path)).io_binding()
+    for name, array in {"x": x, "k": five}.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    assert binding.copy_outputs_to_cpu()[0].tolist() == [5, 5, 5]
 
 
 def test_models_go_to_other_processes(digits, photos, x):

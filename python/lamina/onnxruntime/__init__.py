@@ -130,6 +130,7 @@ class InferenceSession:
         self._batched = [name for name, shape in zip(read.graph.input_names, read.graph.input_shapes) if shape[:1] == ("N",)]
         self._outputs: list[NodeArg] | None = None
         self.input_names = tuple(port.name for port in self._inputs)
+        self.bindable_inputs = (*self.input_names, *(port.name for port in self._declared.defaults))
         self.output_names = tuple(self._options.get("outputs") or read.graph.output_names)
 
     def get_providers(self) -> list[str]:
@@ -189,9 +190,10 @@ class InferenceSession:
         given = ", ".join(input_feed) or "none"
         if not set(self.input_names) <= set(input_feed):
             raise MissingInputs(f"run: expected inputs {', '.join(self.input_names)}, got {given}")
-        if not set(input_feed) <= set(self.input_names):
-            raise InvalidArgument(f"run: expected inputs {', '.join(self.input_names)}, got {given}")
-        feed = {port.name: self._array(port, input_feed[port.name]) for port in self._inputs}
+        ports = {port.name: port for port in (*self._inputs, *self._declared.defaults)}
+        if not set(input_feed) <= set(ports):
+            raise InvalidArgument(f"run: expected inputs {', '.join(ports)}, got {given}")
+        feed = {name: self._array(ports[name], value) for name, value in input_feed.items()}
         empty = [name for name in self._batched if getattr(feed.get(name), "shape", (1,))[:1] == (0,)]
         if empty:
             return self._of_no_images(feed, empty, wanted)

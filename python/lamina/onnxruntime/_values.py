@@ -135,11 +135,11 @@ class IOBinding:
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Iterable[int],
                    buffer_ptr: int) -> None:
         """Memory that whoever calls keeps: x.data_ptr() of PyTorch's."""
-        self._bind(self._inputs, "input", self._session.input_names, name,
+        self._bind(self._inputs, "input", self._session.bindable_inputs, name,
                    tensor_at(buffer_ptr, list(shape), _type_named(element_type), _place(device_type, device_id)))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        self._bind(self._inputs, "input", self._session.input_names, name, ortvalue.tensor)
+        self._bind(self._inputs, "input", self._session.bindable_inputs, name, ortvalue.tensor)
 
     def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0, element_type: Any = None,
                     shape: Iterable[int] | None = None, buffer_ptr: int | None = None) -> None:
