@@ -241,7 +241,8 @@ void bind_graph(nb::module_& m) {
           "input_names", [](const Graph& self) { return nb::tuple(port_list(self, self.inputs(), false)); },
           nb::sig("def input_names(self) -> tuple[str, ...]"))
       .def_prop_ro(
-          "optional_inputs", [](const Graph& self) { return nb::tuple(port_list(self, self.optional_inputs(), false)); },
+          "optional_inputs",
+          [](const Graph& self) { return nb::tuple(port_list(self, self.optional_inputs(), false)); },
           nb::sig("def optional_inputs(self) -> tuple[str, ...]"),
           "Names of inputs that need not be given: constants which an .onnx file lists among its inputs.")
       .def_prop_ro(

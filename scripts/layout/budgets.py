@@ -13,8 +13,8 @@ EVERY_BUILD = {
     "framework/compile": 3_385,
     "framework/cpu": 1_474,
     "framework/cpu/array": 1_616,
-    "framework/cpu/conv2d": 4_608,
-    "framework/cpu/linear": 406,
+    "framework/cpu/conv2d": 4_656,  # what is packed is asked of the one store
+    "framework/cpu/linear": 411,
     "framework/cpu/lookup": 690,  # top-k by thresholds, corners of grid sampling once for all channels
     "framework/cpu/pool2d": 364,
     "framework/cpu/product": 911,
@@ -29,26 +29,26 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_275,
-    "framework/graph": 1_400,  # what scores are, inputs that need not be given, preprocessing that is not known
-    "framework/images": 1_865,  # resizing as OpenCV does, which was detect's alone
+    "framework/graph": 1_420,  # what scores are, inputs with a value, what photographs the ready-made networks take
+    "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
     "framework/kernel": 2_610,  # what of a problem each kernel reads, by construction
     "framework/layers": 1_402,
     "framework/module": 459,
     "framework/ops": 3_500,
-    "framework/plan": 705,  # results over what a run reads are refused
+    "framework/plan": 716,  # results over what a run reads are refused
     "framework/pool": 586,
-    "framework/tensor": 755,
+    "framework/tensor": 1_015,  # the one store of what kernels only read, of both devices
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 458,  # what no file says of photographs is said by the program
     "framework/detect": 708,  # answers are read by one checked accessor
-    "framework/onnx": 2_165,  # ops of several outputs are written
+    "framework/onnx": 2_203,  # ops of several outputs are written
     "framework/quantize": 946,
 }
 TESTS = {"tests": 31_500}
 # What a table may have as a whole.
-TABLES = ((EVERY_BUILD, 53_440), (LEFT_OUT, 4_216), (TESTS, 31_804))
+TABLES = ((EVERY_BUILD, 53_800), (LEFT_OUT, 4_340), (TESTS, 31_804))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
