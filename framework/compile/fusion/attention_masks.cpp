@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t max_elements = std::int64_t{1} << 24;
 
 /// Extent `d` of a mask as if it had as many dimensions as the scores.
-std::int64_t extent_of(const ScoreMask& mask, std::size_t d) {
+std::int64_t mask_extent(const ScoreMask& mask, std::size_t d) {
   const std::size_t rank = mask.values.shape().rank(), missing = mask.scores.rank() - rank;
   return d < missing ? 1 : mask.values.shape()[static_cast<int>(d - missing)];
 }
@@ -19,7 +19,7 @@ std::int64_t period_of(const ScoreMask& mask) {
   std::int64_t period = 1;
   bool begun = false;
   for (std::size_t d = 0; d + 2 < mask.scores.rank(); ++d) {
-    begun |= extent_of(mask, d) != 1;
+    begun |= mask_extent(mask, d) != 1;
     if (begun) period *= mask.scores[static_cast<int>(d)];
   }
   return period;
@@ -27,9 +27,9 @@ std::int64_t period_of(const ScoreMask& mask) {
 
 /// Where the matrix for the `matrix`-th of the scores begins.
 std::int64_t begin_of(const ScoreMask& mask, std::int64_t matrix) {
-  std::int64_t offset = 0, step = extent_of(mask, mask.scores.rank() - 1) * extent_of(mask, mask.scores.rank() - 2);
+  std::int64_t offset = 0, step = mask_extent(mask, mask.scores.rank() - 1) * mask_extent(mask, mask.scores.rank() - 2);
   for (std::size_t d = mask.scores.rank() - 2; d-- > 0;) {
-    const std::int64_t all = mask.scores[static_cast<int>(d)], own = extent_of(mask, d);
+    const std::int64_t all = mask.scores[static_cast<int>(d)], own = mask_extent(mask, d);
     offset += matrix % all % own * step;
     matrix /= all;
     step *= own;
@@ -55,7 +55,7 @@ std::optional<Tensor> sum_of_masks(std::span<const ScoreMask> masks, std::int64_
   Tensor sum = Tensor::zeros({period / heads, heads, rows, positions}, DType::f32);
   for (const ScoreMask& mask : masks) {
     const std::size_t rank = mask.scores.rank();
-    const std::int64_t width = extent_of(mask, rank - 1), height = extent_of(mask, rank - 2);
+    const std::int64_t width = mask_extent(mask, rank - 1), height = mask_extent(mask, rank - 2);
     const float* const from = mask.values.values<float>().data();
     float* to = sum.values<float>().data();
     for (std::int64_t matrix = 0; matrix < period; ++matrix) {
