@@ -1,8 +1,8 @@
 // Whole networks with drawn weights answer the same bits as when golden/structures/checksums/<GPU>/<network>.txt was
 // written on a GPU of that architecture with as many multiprocessors, on which alone bits depend (an H100 and an H200
-// agreed in all of fourteen networks): LAMINA_UPDATE_GOLDEN=1 writes it anew. Where a change is to add in another order,
-// as a merge of kernels may, the failure says how far the answer is from a CPU's in fp32; if that is as before, write it
-// anew.
+// agreed in all of fourteen networks): LAMINA_UPDATE_GOLDEN=1 writes it anew. Where a change is to add in another
+// order, as a merge of kernels may, the failure says how far the answer is from a CPU's in fp32; if that is as before,
+// write it anew.
 
 #include <iomanip>
 
