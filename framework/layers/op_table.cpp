@@ -183,6 +183,12 @@ std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
   return made(op, make, spec);
 }
 
+bool knows_op(std::string_view op) {
+  if (std::ranges::find(table, op, &Row::op) != std::end(table)) return true;
+  const std::shared_lock lock(added().mutex);
+  return added().rows.contains(op);
+}
+
 bool add_row(const std::string& op, MakeModule make) {
   if (std::ranges::find(table, op, &Row::op) != std::end(table)) return false;
   const std::unique_lock lock(added().mutex);

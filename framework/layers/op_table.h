@@ -11,6 +11,9 @@ namespace lamina::detail {
 /// Builds the module that a model file calls `op`. Throws Error for an unknown op, attribute or missing parameter.
 std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec);
 
+/// Whether `make_module` knows it.
+bool knows_op(std::string_view op);
+
 /// Adds a row to the table of those that `make_module` knows; false if there is one of that name. From any thread.
 bool add_row(const std::string& op, MakeModule make);
 

@@ -26,7 +26,7 @@ expect 2 'no option --batches; did you mean --batch\? \(lamina bench model --hel
 expect 2 'no option --conf; did you mean --confidence' detect "$photo" --conf 0.5
 expect 2 'tol: expected a number of 0 or more, got "-1" ' verify --model "$model" --atol -1
 expect 0 'digits.safetensors: 16 tensors' inspect digits
-expect 1 '^lamina: imagenet: expected 10 labels, one for each class, got 1000$' convert digits named.safetensors --labels imagenet
+expect 1 'imagenet_classes.txt: expected 10 labels, one for each class, got 1000$' convert digits named.safetensors --labels imagenet
 mkdir -p alone && cp "$lamina" alone/
 check 'a command without weights/ says where it looked' grep -q 'digits.safetensors, which ships with Lamina, is in none of weights, .*share/lamina' \
   <<<"$(cd alone && ./lamina inspect digits 2>&1)"

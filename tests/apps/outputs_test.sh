@@ -83,7 +83,7 @@ check 'no output of a refused command' test ! -e one.png
 before=$(cksum "$source"/weights/{digits,alexnet-conv1}.safetensors "$source/weights/imagenet_classes.txt")
 expect 1 'digits.safetensors is the file of --model too' run --model digits --input inputs.safetensors --out "$source/weights/digits.safetensors"
 expect 1 'imagenet_classes.txt is the file of --labels too' classify photo.png --model digits --labels imagenet --json "$source/weights/imagenet_classes.txt"
-expect 1 'digits.safetensors is the file of in too' convert digits "$source/weights/digits.safetensors"
+expect 1 'digits.safetensors is the file of the argument "in" too' convert digits "$source/weights/digits.safetensors"
 for option in --out --json; do
   expect 1 'alexnet-conv1.safetensors is the file of the model too' features photo.png $option "$source/weights/alexnet-conv1.safetensors"
 done

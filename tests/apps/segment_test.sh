@@ -143,9 +143,9 @@ expect 1 'written as PNG' segment quarters.ppm --model fixed.safetensors --out o
 cp quarters-segments.png own.png
 expect 1 'own.png is the file of the argument "photos" too' segment own.png --model fixed.safetensors --out ./own.png
 check 'the photograph is intact' cmp -s quarters-segments.png own.png
-mkdir here && cp own.png here/b.png && cp own.png here/b-segments.png
+mkdir here && cp quarters.ppm here/b.png && cp quarters.ppm here/b-segments.png
 expect 0 'wrote here/b.png-segments.png' segment here --model fixed.safetensors --out here
-check 'no photograph of the run is overwritten' cmp -s own.png here/b-segments.png
+check 'no photograph of the run is overwritten' cmp -s quarters.ppm here/b-segments.png
 expect 1 'no/such' segment quarters.ppm --model fixed.safetensors --json no/such/file.json
 
 # features keeps pictures apart in the same way

@@ -114,7 +114,7 @@ TEST(Network, ValuesThatShapesDependOnAreBound) {
       [&] {
         (void)g.compile({.constants = {{"order", longs({3, 2}, {2})}}});
       },
-      {"x", "open", "--input-shape"});
+      {"x", "open", "CompileOptions::input_shapes"});
   expect_error([&] { (void)g.compile({.input_shapes = {{"x", {2, 3, 4}}}}); }, {"x", "[?, ?]", "[2, 3, 4]"});
 }
 

@@ -157,7 +157,7 @@ TEST(Model, PassesOverWhatWrappersPutBeforeEveryName) {
     return weights;
   };
   expect_error([&] { convolutions(3).load(with(3, "net.backbone.", "head.weight", {1})); },
-               {"what fits begins with \"net.backbone.\" and none", "--strip-prefix"});
+               {"what fits begins with \"net.backbone.\" and none", "OpenOptions::strip_prefix"});
   expect_error([&] { convolutions(3).load(with(2, "backbone.", "backbone.3.weight", {7})); },
                {"all their names begin with \"backbone.\""});
   expect_error([&] { convolutions(3).load(with(1, "backbone.", "other", {1})); }, {"missing: "});

@@ -3,6 +3,7 @@
 #include "compile/eight_bits.h"
 #include "lamina/quantize/quantizer.h"
 #include "support/file_test.h"
+#include "support/networks.h"
 
 namespace lamina::test {
 namespace {
@@ -13,7 +14,8 @@ TEST(Quantize, SaysOfTheModelAloneWhatCannotBe) {
       build.op("Conv", {build.graph.input("x", {batch, 3, 8, 8}), build.constant(random_tensor({4, 3, 3, 3}, 1))});
   y = build.op("Flatten", {build.op("GlobalAveragePool", {y})});
   build.graph.output(y);
-  Model model = {.graph = std::move(build.graph)};
+  Model model;
+  model.graph = std::move(build.graph);
   require_quantizable(model, "net.onnx");
   expect_error([&] { require_quantizable(model, "net.tflite"); }, {"ends in .safetensors or .onnx", "net.tflite"});
   model.labels = {"cat", "dog"};

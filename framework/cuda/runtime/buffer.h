@@ -20,6 +20,10 @@ class Buffer {
   Buffer(int device, std::size_t bytes)
       : data_(bytes == 0 ? nullptr : detail::device_allocate(Device::cuda(device), bytes), {Device::cuda(device)}),
         bytes_(bytes) {}
+  /// A copy of `bytes` of host memory.
+  Buffer(int device, const void* host, std::size_t bytes) : Buffer(device, bytes) {
+    if (bytes != 0) detail::copy_bytes(data(), Device::cuda(device), host, Device::cpu(), bytes);
+  }
 
   void* data() const { return data_.get(); }
   template <class T>

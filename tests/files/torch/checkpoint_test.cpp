@@ -68,7 +68,8 @@ TEST(Checkpoint, AStateOfARandomGeneratorIsNotTheWeights) {
 
 TEST(Checkpoint, SeveralUnknownOnesAreAnErrorThatNamesThem) {
   const std::string gan = dict({{"net_g", state_dict(2)}, {"net_d", state_dict(1, "d")}});
-  expect_error([&] { open(gan); }, {"x.pth", "\"net_g\" (2 tensors), \"net_d\" (1 tensor)", "choose with --key"});
+  expect_error([&] { open(gan); },
+               {"x.pth", "\"net_g\" (2 tensors), \"net_d\" (1 tensor)", "choose with OpenOptions::key"});
   EXPECT_EQ(open(gan, {.key = "net_d"}).names(), Names{"d0"});
   EXPECT_EQ(note(open(gan, {.key = "net_d"})), "");
   std::vector<std::pair<std::string, std::string>> many;
