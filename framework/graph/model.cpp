@@ -132,7 +132,7 @@ const Preprocess& ModelPreprocess::value() const {
   if (!has_value()) {
     fail(
         "the model does not say how a photograph becomes its input, as no .onnx file does: set Model::preprocess, to "
-        "torchvision_imagenet() for most networks; lamina convert --preprocess puts it into a model file");
+        "torchvision_imagenet() for most networks; lamina convert puts it into a model file");
   }
   return std::optional<Preprocess>::operator*();
 }

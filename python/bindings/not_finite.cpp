@@ -1,6 +1,9 @@
 #include "not_finite.h"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "lamina/base/error.h"
@@ -30,6 +33,12 @@ bool begins_finite(const Tensor& numbers) {
   return numbers.dtype() != DType::bf16 || begins_finite<std::uint16_t>(numbers, 0x7F80);
 }
 
+std::string not_finite(std::span<const std::string> names, std::span<const Tensor> outputs) {
+  const Tensor numbers = outputs[0].to(DType::f32);
+  const auto odd = std::ranges::count_if(numbers.values<float>(), [](float value) { return !std::isfinite(value); });
+  return detail::concat(names[0], ": ", odd, " of its ", numbers.numel(), " numbers are NaN or infinite");
+}
+
 }  // namespace
 
 std::string NotFinite::found(const Plan& plan, std::span<const Tensor> outputs) {
@@ -50,8 +59,10 @@ void NotFinite::warn(const std::string& text) {
 }
 
 void bind_not_finite(nb::module_& m) {
+  // Of the module by the name that it has at hand: stubs are made of it outside the package.
+  const std::string name = nb::cast<std::string>(m.attr("__name__")) + ".NotFiniteWarning";
   category = PyErr_NewExceptionWithDoc(
-      "lamina.NotFiniteWarning", "An answer has numbers that are NaN or infinite: said once of each output of a plan.",
+      name.c_str(), "An answer has numbers that are NaN or infinite: said once of each output of a plan.",
       PyExc_RuntimeWarning, nullptr);
   m.attr("NotFiniteWarning") = nb::borrow(category);
 }

@@ -53,7 +53,7 @@ TEST(Model, PreprocessThatIsNotKnownIsNotUsed) {
   expect_error([&] { (void)*model.preprocess; },
                {"does not say how a photograph becomes its input", "set Model::preprocess"});
   expect_error([&] { (void)model.preprocess->crop; }, {"torchvision_imagenet()"});
-  expect_error([&] { (void)model.preprocess.value(); }, {"lamina convert --preprocess"});
+  expect_error([&] { (void)model.preprocess.value(); }, {"lamina convert"});
   model.preprocess = torchvision_imagenet();
   EXPECT_EQ(*model.preprocess, torchvision_imagenet());
   EXPECT_EQ(CompileOptions{.photos = model.preprocess}.photos, torchvision_imagenet());
