@@ -30,10 +30,12 @@ void Letterbox::draw(const ImageView& image, std::span<std::uint8_t> out, Thread
   const std::size_t stride = static_cast<std::size_t>(x.input) * 3;
   const TwoTaps resized(image, x.inner, y.inner, {0, 0, x.inner, y.inner});
   const int piece = resized.is_copy() ? y.input : 16;  // rows of the input; to copy them no thread is worth waking
-  std::uint8_t* const inner = out.data() + static_cast<std::size_t>(y.before) * stride + std::size_t{3} * x.before;
+  std::uint8_t* const inner =
+      out.data() + static_cast<std::size_t>(y.before) * stride + static_cast<std::size_t>(x.before) * 3;
   threads.parallel_for(ceil_div(y.input, piece), [&](std::int64_t index, int) {
     const int first = static_cast<int>(index) * piece, last = std::min(y.input, first + piece);
-    std::fill(out.data() + first * stride, out.data() + last * stride, grey);
+    const auto begin = static_cast<std::size_t>(first), end = static_cast<std::size_t>(last);
+    std::fill(out.data() + begin * stride, out.data() + end * stride, grey);
     resized.draw(std::clamp(first - y.before, 0, y.inner), std::clamp(last - y.before, 0, y.inner), inner, stride);
   });
 }

@@ -235,7 +235,7 @@ Tensor constant(const Tensor& host, Device device) {
   return hand_out(block, host.shape(), host.dtype());
 }
 
-PlanConstants::PlanConstants() : asked_(std::make_unique<ConstantsAsked>(asking)) { asking = asked_.get(); }
+PlanConstants::PlanConstants() : asked_(new ConstantsAsked{asking}) { asking = asked_.get(); }
 PlanConstants::~PlanConstants() { asking = asked_->outer; }
 
 void PlanConstants::keep(const Tensor& tensor, bool counts) {
