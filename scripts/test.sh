@@ -4,8 +4,8 @@
 # Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where there is none.
 #   scripts/test.sh            what continuous integration runs: CUDA for compute capability 9.0a only
 #   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
-#   scripts/test.sh --long     CUDA for every architecture; plans of every batch and Lamina inside another project's build
-#                              (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the
+#   scripts/test.sh --long     CUDA for every architecture; what documents tell to type that compiles Lamina; plans of every
+#                              batch and Lamina inside another project's build (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the
 #                              thread sanitizer, the server's under both; the Python package under the address
 #                              sanitizer; a million runs; a build without each option; ARM under emulation if qemu is there
 set -euo pipefail
@@ -46,6 +46,7 @@ stage "configuring $preset" configure "$preset"
 stage "compiling $preset" build "$preset"
 stage "registers and local memory of kernels" scripts/check-spills.py "build/$preset"
 stage "tests" tests "$preset"
+stage "what documents tell to type" scripts/docs/test_docs.py "build/$preset" ${LAMINA_TEST_LONG:+--long}
 if [ "$mode" = --quick ]; then
   stage "Python package" scripts/test_python.sh "$preset"
   finish "All quick tests passed"

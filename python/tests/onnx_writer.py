@@ -1,7 +1,5 @@
 """Small .onnx files, written without the onnx package: the few messages of its format that a network takes."""
 
-import numpy as np
-
 TYPES = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 
 
@@ -35,7 +33,10 @@ def node(op, inputs, *outputs, **attributes):
 
 
 def tensor(name, array):
-    array = np.ascontiguousarray(array)
+    """An array of NumPy's, or what has its shape, dtype.name and tobytes() as well."""
+    if not getattr(array, "shape", ()):
+        import numpy as np  # not at the top: files are written where there is no NumPy, too
+        array = np.ascontiguousarray(array)
     extents = b"".join(field(1, extent) for extent in array.shape)
     return extents + field(2, TYPES[array.dtype.name]) + field(8, name) + field(9, array.tobytes())
 

@@ -5,9 +5,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 digits=$source/weights/digits.safetensors
 three=$source/weights/digits/3.png
 
-python3 - "$digits" <<'EOF'
+python3 - "$digits" "$source" <<'EOF'
 """The digits' weights as PyTorch would save them, without PyTorch; and as numpy.savez would, without NumPy."""
-import argparse, collections, io, json, pathlib, pickle, struct, sys, types, zipfile
+import argparse, collections, json, pathlib, struct, sys, zipfile
+
+sys.path.insert(0, sys.argv[2] + "/python/tests")
+from torch_writer import Tensor, save
 
 data = open(sys.argv[1], "rb").read()
 length = struct.unpack("<Q", data[:8])[0]
@@ -15,38 +18,6 @@ header = json.loads(data[8:8 + length])
 header.pop("__metadata__")
 arrays = {name: (entry["shape"], data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]])
           for name, entry in header.items()}
-
-torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
-sys.modules["torch"], sys.modules["torch._utils"] = torch, utils
-torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
-def _rebuild_tensor_v2(): pass
-_rebuild_tensor_v2.__module__ = "torch._utils"
-utils._rebuild_tensor_v2 = _rebuild_tensor_v2
-
-class Storage:
-    def __init__(self, key, size): self.id = ("storage", torch.FloatStorage, key, "cpu", size)
-
-class Tensor:
-    def __init__(self, shape, bytes_):
-        self.shape, self.bytes = tuple(shape), bytes_
-    def __reduce__(self):
-        strides = [1]
-        for extent in self.shape[:0:-1]: strides.insert(0, strides[0] * extent)
-        storage = Storage(str(len(storages)), len(self.bytes) // 4)
-        storages.append(self.bytes)
-        return _rebuild_tensor_v2, (storage, 0, self.shape, tuple(strides), False, collections.OrderedDict())
-
-class Pickler(pickle.Pickler):
-    def persistent_id(self, value):
-        return value.id if isinstance(value, Storage) else None
-
-def save(path, value):
-    global storages
-    storages, out = [], io.BytesIO()
-    Pickler(out, 2).dump(value)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("net/data.pkl", out.getvalue())
-        for i, bytes_ in enumerate(storages): archive.writestr(f"net/data/{i}", bytes_)
 
 def weights(prefix="", scale=None):
     return collections.OrderedDict(
