@@ -90,12 +90,11 @@ class Decoder {
     }
     const bool refined = has_all_scans();
     jpeg_finish_decompress(&decoder_);
-    if (errors_.without_end && !refined) return "Premature end of JPEG file";
-    if (errors_.without_end) {
-      image.warning = concat(file.name(), ": the JPEG's end marker is missing; its pixels are all there");
-    }
-    return nullptr;
+    return errors_.without_end && !refined ? "Premature end of JPEG file" : nullptr;
   }
+
+  /// Of what was decoded.
+  bool lacks_end_marker() const { return errors_.without_end; }
 
  private:
   /// Whether no scan can be missing behind those that were read.
@@ -116,6 +115,9 @@ Image decode_jpeg(const EncodedImage& file, const ImageSize& size, bool) {
   std::vector<JSAMPLE> inks(4 * static_cast<std::size_t>(size.width));
   Decoder decoder;
   if (const char* problem = decoder.decode(file, image, inks)) file.fail("damaged JPEG: ", problem);
+  if (decoder.lacks_end_marker()) {
+    image.warning = concat(file.name(), ": the JPEG's end marker is missing; its pixels are all there");
+  }
   return image;
 }
 
