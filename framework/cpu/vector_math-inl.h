@@ -23,6 +23,9 @@ HWY_INLINE hn::Vec<D> scaled_by_power(D d, hn::Vec<D> e, hn::Vec<D> n) {
 #endif
   // In two factors, either within a float's range where the product is not.
   const hn::RebindToSigned<D> whole;
+#if HWY_TARGET == HWY_SCALAR  // converts as C++ does, where NaN becomes no whole number; e is NaN then too
+  n = hn::IfThenElseZero(hn::Eq(n, n), n);
+#endif
   const auto power = hn::ConvertTo(whole, n), half = hn::ShiftRight<1>(power);
   const auto two_to = [&](auto k)
                           HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(k, hn::Set(whole, 127)))); };

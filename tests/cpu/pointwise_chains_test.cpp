@@ -105,7 +105,7 @@ TEST(Pointwise, BroadcastsOperandsOfAnyDtypeAndLayout) {
             if (to == DType::i8) {
               want = compute == DType::f32 || compute == DType::f64
                          ? std::min(sum, 127.0)
-                         : static_cast<double>(static_cast<std::int8_t>(sum));
+                         : static_cast<double>(static_cast<std::int8_t>(static_cast<int>(sum)));
             }
             ASSERT_EQ(results[static_cast<std::size_t>(i)], want)
                 << "element " << i << " of " << b.output << ' ' << to << " by " << compute << " on " << device
