@@ -9,19 +9,28 @@
 
 namespace lamina::app {
 
-/// A message with settings as the command has them: the library calls them by their names in C++.
+/// A message as the command says it: the library calls settings by their names in C++.
 inline std::string in_commands_words(std::string_view message) {
   constexpr std::pair<std::string_view, std::string_view> words[] = {
       {"CompileOptions::input_shapes", "--input-shape"},
-      {"CompileOptions::constants", "a constant, as lamina run does with the tensors of its input"},
+      {"CompileOptions::constants", "--constant NAME=VALUE"},
       {"OpenOptions::key", "--key"},
-      {"OpenOptions::strip_prefix", "--strip-prefix"}};
-  std::string text(message);
-  for (const auto& [setting, word] : words) {
-    for (std::size_t at = 0; (at = text.find(setting, at)) != std::string::npos; at += word.size())
-      text.replace(at, setting.size(), word);
-  }
-  return text;
+      {"OpenOptions::strip_prefix", "--strip-prefix"},
+      {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
+      {"lamina::class_scores", "lamina classify"},
+      {"Preprocess::mean 0 and std 1", "--fit crop --scale 1/255"}};
+  return detail::in_words(std::string(message), words);
+}
+
+/// A message as a server says it, whose models are files that were made elsewhere.
+inline std::string in_servers_words(std::string_view message) {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"CompileOptions::input_shapes", "lamina convert --input-shape"},
+      {"CompileOptions::constants", "lamina convert --constant NAME=VALUE"},
+      {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
+      {"lamina::class_scores", "POST /classify"},
+      {"Preprocess::mean 0 and std 1", "--scale 1/255"}};
+  return detail::in_words(std::string(message), words);
 }
 
 /// "lamina: MESSAGE" on stderr, with control characters escaped: what a file says must not drive a terminal.

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include "complain.h"
 #include "lamina/base/names.h"
@@ -22,11 +24,7 @@ namespace {
 
 /// As the model's input. The batch and open extents are the caller's; everything else of a shape is the network's.
 Tensor fitted(const Tensor& tensor, const Graph::Node& input, const std::string& path) {
-  const auto got = tensor.shape().extents(), expected = input.shape->extents();
-  const bool fits = std::ranges::equal(got, expected, [](std::int64_t extent, std::int64_t wanted) {
-    return extent == wanted || wanted == batch || wanted == open;
-  });
-  if (!fits) {
+  if (!input.shape->admits(tensor.shape())) {
     fail(fmt::format("{}: expected {} for input \"{}\", got {}", path, input.shape->to_string(), input.name,
                      tensor.shape().to_string()));
   }
@@ -127,6 +125,76 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, Consta
   return inputs;
 }
 
+namespace {
+
+/// The numbers of a text, if there is nothing else in it.
+template <class T>
+std::optional<std::vector<T>> numbers_in(std::string_view text) {
+  std::vector<T> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto [stopped, error] = std::from_chars(text.data() + begin, text.data() + end, numbers.emplace_back());
+    if (error != std::errc() || stopped != text.data() + end) return std::nullopt;
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+template <class T>
+std::optional<Tensor> said_tensor(const Graph::Node& input, std::string_view text) {
+  const auto numbers = numbers_in<T>(text);
+  if (!numbers) return std::nullopt;
+  const auto count = static_cast<std::int64_t>(numbers->size());
+  // What is open takes as many as are left; of several open extents a list does not tell which.
+  std::int64_t known = 1;
+  int opened = -1;
+  Shape shape = *input.shape == Shape{any_rank} ? Shape{open} : *input.shape;
+  for (int i = 0; i < static_cast<int>(shape.rank()); ++i) {
+    if (shape[i] >= 0) known *= shape[i];
+    if (shape[i] < 0 && std::exchange(opened, i) >= 0) known = 0;
+  }
+  if (opened >= 0 && known > 0 && count % known == 0) shape.set(opened, count / known);
+  if (!shape.is_known() || shape.numel() != count) {
+    fail(fmt::format("--constant {}: expected {}, got {} numbers; a tensor file in their place has a shape too",
+                     input.name, input.shape->to_string(), count));
+  }
+  return Tensor::from(std::span<const T>(*numbers), shape).to(input.dtype);
+}
+
+}  // namespace
+
+Tensor constant_of(const Graph::Node& input, const std::string& text) {
+  const auto said = is_float(input.dtype) ? said_tensor<double>(input, text) : said_tensor<std::int64_t>(input, text);
+  if (said) return *said;
+  if (!fs::exists(text)) {
+    fail(fmt::format("--constant {}: expected {} with commas between, or a tensor file, got {}", input.name,
+                     is_float(input.dtype) ? "numbers" : "whole numbers", detail::quote(text)));
+  }
+  const Weights file = Weights::open(text);
+  if (!file.contains(input.name) && file.size() != 1) {
+    fail(fmt::format("{}: expected a tensor \"{}\"; the file has {}", text, input.name, listed(file.names())));
+  }
+  return fitted(file.at(file.contains(input.name) ? input.name : file.names()[0]), input, text);
+}
+
+Graph with_inputs(const Graph& graph, const InputShapes& shapes, const Constants& constants) {
+  Graph result;
+  for (const Graph::Node& node : graph.nodes()) {
+    if (const auto value = constants.find(node.name); value != constants.end()) {
+      result.add(node.name, std::make_shared<Constant>(value->second), {});
+    } else if (node.module == nullptr) {
+      const auto shape = shapes.find(node.name);
+      result.input(node.name, shape == shapes.end() ? *node.shape : shape->second, node.dtype);
+    } else {
+      std::vector<Value> inputs;
+      for (const int input : node.inputs) inputs.push_back({input});
+      result.add(node.name, node.module, inputs);
+    }
+  }
+  for (const int output : graph.outputs()) result.output({output});
+  return result;
+}
+
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs) {
   static std::atomic<bool> said = false;
   std::string text;
@@ -165,7 +233,7 @@ Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>
   options.batch = batched ? batches[0] : 1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Graph::Node& node = input_node(graph, i);
-    const auto is_left = [&](std::int64_t extent) { return extent == open || (extent == batch && !batched); };
+    const auto is_left = [&](std::int64_t extent) { return extent < batch || (extent == batch && !batched); };
     if (std::ranges::any_of(*node.shape, is_left)) options.input_shapes[node.name] = inputs[i].shape();
   }
   const std::vector<std::string> names = input_names(graph);

@@ -11,8 +11,9 @@
 
 namespace lamina::app {
 
-/// Values of inputs by name, as CompileOptions has them.
+/// Values and shapes of inputs by name, as CompileOptions has them.
 using Constants = std::map<std::string, Tensor, std::less<>>;
+using InputShapes = std::map<std::string, Shape, std::less<>>;
 
 /// The model's inputs out of a tensor file (by input name; an .npy, which has none, serves a lone input) or a
 /// photograph (preprocessed as the model says); values of optional inputs go to `constants`. Floats are converted to
@@ -20,6 +21,13 @@ using Constants = std::map<std::string, Tensor, std::less<>>;
 /// may name `others`.
 std::vector<Tensor> read_inputs(const std::filesystem::path& path, const Model& model, Constants& constants,
                                 const ImageOptions& options = {}, const std::vector<std::string>& others = {});
+
+/// The value of an input as a user says it: numbers with commas between, or a tensor file (the tensor of the input's
+/// name, or its only one). Throws Error if it does not fit.
+Tensor constant_of(const Graph::Node& input, const std::string& text);
+
+/// The same graph, where inputs have these shapes, and these values stand in the place of others.
+Graph with_inputs(const Graph& graph, const InputShapes& shapes, const Constants& constants);
 
 /// A plan for these inputs, in the graph's order: their batch, their extents where the graph leaves them open, and the
 /// values of those that shapes, axes or weights depend on. Such inputs are then part of the plan, and taken out of

@@ -62,19 +62,10 @@ std::vector<std::string> usual_labels(const Model& model) {
 
 }  // namespace
 
-CLI::Validator model_file() {
+CLI::Validator shipped(std::string (*file_of)(const std::string& name)) {
   return CLI::Validator(
-      [](std::string& name) {
-        name = model_file(name);
-        return std::string();
-      },
-      "");
-}
-
-CLI::Validator labels_file() {
-  return CLI::Validator(
-      [](std::string& name) {
-        name = labels_file(name);
+      [file_of](std::string& name) {
+        name = file_of(name);
         return std::string();
       },
       "");
@@ -137,7 +128,7 @@ std::vector<std::string> read_labels(const std::string& path) {
   return labels;
 }
 
-InputShapes photo_shapes(const Model& model, int otherwise) {
+InputShapes photo_shapes(const Model& model, int said, int otherwise) {
   std::array<int, 2> sides{otherwise, otherwise};
   const auto noted = model.metadata.find("imgsz");
   const auto size =
@@ -145,6 +136,7 @@ InputShapes photo_shapes(const Model& model, int otherwise) {
   for (std::size_t i = 0; size.is_array() && size.size() == 2 && i < 2; ++i) {
     if (size[i].is_number_integer()) sides[i] = size[i].get<int>();
   }
+  if (said > 0) sides.fill(said);
   if (model.preprocess) sides.fill(model.preprocess->crop);
   InputShapes result;
   for (const int input : model.graph.inputs()) {
@@ -171,8 +163,7 @@ std::int64_t class_count(const Model& model, int side) {
   if (graph.nodes()[output].shape) {
     shape = *graph.nodes()[output].shape;
   } else {
-    const detail::Resolved resolved =
-        detail::resolve(graph, {.input_shapes = photo_shapes(model, side > 0 ? side : 224)});
+    const detail::Resolved resolved = detail::resolve(graph, {.input_shapes = photo_shapes(model, side, 224)});
     shape = resolved.network[resolved.outputs[0]].shape;
   }
   if (shape.rank() != 2) {
@@ -194,26 +185,52 @@ void ModelOptions::add_to(CLI::App& command) {
   command
       .add_option("--model", model,
                   "model file: a .safetensors file that describes itself, or .onnx; or digits, which ships")
-      ->transform(model_file());
+      ->transform(shipped(model_file));
   command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt, .npz");
   command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
   add_open_to(command, open);
-  add_shapes_to(command, input_shapes);
+  inputs.add_to(command);
 }
 
-void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes) {
+void InputOptions::add_to(CLI::App& command) {
   command
       .add_option(
           "--input-shape", shapes,
-          "shape of an input that the model leaves open, x=1x3x224x224; the name may be left out where there is one "
-          "input; once for each")
+          "shape of an input that the model leaves open, x=1x3x224x224, N for the batch; the name may be left out "
+          "where there is one input; once for each")
       ->type_name("NAME=SHAPE")
+      ->allow_extra_args(false);
+  command
+      .add_option("--constant", constants,
+                  "value of an input that shapes, axes or weights depend on, sizes=240,320, or a tensor file of it; "
+                  "once for each")
+      ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
 }
 
-InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& graph) {
+void InputOptions::apply(Graph& graph) const {
+  Constants values;
+  for (const std::string& text : constants) {
+    const std::string name = text.substr(0, text.find('='));
+    const std::vector<std::string> names = detail::node_names(graph, true);
+    if (name.size() == text.size()) throw Error("--constant: expected NAME=VALUE, got " + detail::quote(text));
+    if (std::ranges::find(names, name) == names.end()) {
+      throw Error(fmt::format("--constant: the model has no input \"{}\"{}", name, detail::nearest_text(name, names)));
+    }
+    values[name] = constant_of(*graph.find(name), text.substr(name.size() + 1));
+  }
+  if (!values.empty()) graph = with_inputs(graph, {}, values);
+  InputShapes ranks = shapes_of(graph);
+  std::erase_if(ranks, [&](const auto& given) {
+    const Graph::Node* node = graph.find(given.first);
+    return node == nullptr || node->shape != Shape{any_rank};
+  });
+  if (!ranks.empty()) graph = with_inputs(graph, ranks, {});
+}
+
+InputShapes InputOptions::shapes_of(const Graph& graph) const {
   InputShapes result;
-  for (const std::string& text : texts) {
+  for (const std::string& text : shapes) {
     const std::size_t equals = text.rfind('=');
     const std::vector<std::string> names = input_names(graph);
     if (equals == std::string::npos && names.size() != 1) {
@@ -226,7 +243,9 @@ InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& gra
       const std::size_t end = std::min(shape.find('x', begin), shape.size());
       std::int64_t extent = 0;
       const auto [stopped, error] = std::from_chars(shape.data() + begin, shape.data() + end, extent);
-      if (error != std::errc() || stopped != shape.data() + end || extent < 0) {
+      if (shape.substr(begin, end - begin) == "N") {
+        extent = batch;
+      } else if (error != std::errc() || stopped != shape.data() + end || extent < 0) {
         throw Error(fmt::format("--input-shape: expected extents such as 1x3x224x224, got {}", shape));
       }
       extents.push_back(extent);
@@ -242,7 +261,7 @@ void ModelOptions::add_preprocess_to(CLI::App& command) { preprocess.add_to(comm
 
 void ModelOptions::add_labels_to(CLI::App& command) {
   command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's")
-      ->transform(labels_file());
+      ->transform(shipped(labels_file));
 }
 
 Model ModelOptions::load() const {
@@ -268,6 +287,7 @@ Model ModelOptions::load() const {
     result = open_model(model);
     if (!weights.empty()) load_into(result, open_weights(weights, open), weights);
   }
+  inputs.apply(result.graph);
   if (!labels.empty()) {
     set_labels(result, read_labels(labels), labels, preprocess.size);
   }

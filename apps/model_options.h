@@ -10,19 +10,27 @@
 
 namespace lamina::app {
 
-/// Adds --input-shape.
-void add_shapes_to(CLI::App& command, std::vector<std::string>& shapes);
-/// Shapes by the names of the graph's inputs. Throws Error if a text is none.
-InputShapes parse_shapes(const std::vector<std::string>& texts, const Graph& graph);
+/// What is said of a graph's inputs: shapes that it leaves open, and values that are part of it.
+struct InputOptions {
+  std::vector<std::string> shapes, constants;
+
+  bool given() const { return !shapes.empty() || !constants.empty(); }
+  /// Adds --input-shape and --constant.
+  void add_to(CLI::App& command);
+  /// By the names of the graph's inputs. Throws Error if a text is none.
+  InputShapes shapes_of(const Graph& graph) const;
+  /// Puts the constants in the place of inputs, and gives a rank to those that have none. Throws Error.
+  void apply(Graph& graph) const;
+};
 
 /// Which network a command runs: a self-describing model file, or a ready-made network and weights for it.
 struct ModelOptions {
   std::string model, weights, arch, labels;
   PreprocessOptions preprocess;
   OpenOptions open;  // of the weights
-  std::vector<std::string> input_shapes;
+  InputOptions inputs;
 
-  /// Adds --model, --weights, --key, --strip-prefix, --arch and --input-shape.
+  /// Adds --model, --weights, --key, --strip-prefix, --arch, --input-shape and --constant.
   void add_to(CLI::App& command);
   void add_labels_to(CLI::App& command);
   /// Adds --preprocess and its parts.
@@ -30,7 +38,7 @@ struct ModelOptions {
   /// How photographs become the model's input, with what was said of it and of its shape. Throws Error.
   Preprocess preprocess_of(const Model& loaded) const { return preprocess.of(loaded, shapes(loaded.graph), source()); }
   /// What --input-shape said.
-  InputShapes shapes(const Graph& graph) const { return parse_shapes(input_shapes, graph); }
+  InputShapes shapes(const Graph& graph) const { return inputs.shapes_of(graph); }
   /// Throws Error if too little was given, the files do not fit together, or there are not as many labels as classes.
   Model load() const;
   /// What to call the model in errors.
@@ -42,10 +50,9 @@ void add_open_to(CLI::App& command, OpenOptions& options);
 /// Weights::open; stderr tells what it chose.
 Weights open_weights(const std::string& path, const OpenOptions& options);
 
-/// Puts the file in the place of the name of a model that ships (digits), or of class names (imagenet), where no file
-/// has that name: what reads options, and what keeps their files from being overwritten, sees files.
-CLI::Validator model_file();
-CLI::Validator labels_file();
+/// Puts the file in the place of the name of a model that ships, or of class names, as `model_file` and `labels_file`
+/// find it: what reads options, and what keeps their files from being overwritten, sees files.
+CLI::Validator shipped(std::string (*file_of)(const std::string& name));
 
 /// A model file. Throws Error; where there are weights alone in it, says what to do with them.
 Model open_model(const std::string& path);
@@ -73,9 +80,9 @@ inline constexpr float sure_probability = 0.9f;
 /// What --size is of in commands whose photographs become square.
 inline constexpr const char* size_help = "pixels of both sides of the input, where the model leaves them open";
 
-/// Shapes of the inputs whose height and width the model leaves open: what its photographs become, or what its exporter
-/// noted, or sides of `otherwise`, if that is not 0. The batch stays open.
-InputShapes photo_shapes(const Model& model, int otherwise = 0);
+/// Shapes of the inputs whose height and width the model leaves open: what its photographs become, or sides as `said`,
+/// or what its exporter noted, or `otherwise`; 0 says nothing. The batch stays open.
+InputShapes photo_shapes(const Model& model, int said = 0, int otherwise = 0);
 
 /// The classes that the model's one output has scores for, [N, classes], or [N, 1] of a sigmoid, which are two. Throws
 /// Error if it has another form. How many there are hardly depends on the sides of photographs that the model leaves

@@ -88,7 +88,7 @@ Segmenter::Segmenter(const SegmenterOptions& options)
   const auto& nodes = model_.graph.nodes();
   compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
                                              : options.output};
-  const bool as_model = how.name.empty() && how.size == 0 && options.model.input_shapes.empty();
+  const bool as_model = how.name.empty() && how.size == 0 && options.model.inputs.shapes.empty();
   if (!how.fit.empty()) {
     square_ = options.model.preprocess_of(model_);
   } else if (as_model) {

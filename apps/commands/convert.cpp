@@ -18,6 +18,7 @@ struct ConvertOptions {
   std::string in, out, arch, labels, dtype, task, layout;
   PreprocessOptions preprocess;
   OpenOptions open;
+  InputOptions inputs;
 };
 
 DType float_type(std::string_view text) {
@@ -57,10 +58,13 @@ void convert(const ConvertOptions& options) {
     throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");
   }
   Weights weights = onnx ? to_weights(open_model(options.in)) : open_weights(options.in, options.open);
-  const bool noted = !(options.task + options.layout).empty();
+  const bool noted = !(options.task + options.layout).empty() || options.inputs.given();
   if (!options.arch.empty() || !options.labels.empty() || options.preprocess.given() || noted) {
     Model model = options.arch.empty() ? open_model(options.in) : model_of(options.arch, weights, options.in);
     print_warnings(model);
+    options.inputs.apply(model.graph);
+    if (!options.inputs.shapes.empty())
+      model.graph = with_inputs(model.graph, options.inputs.shapes_of(model.graph), {});
     if (options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, options.in);
     if (!options.task.empty()) model.metadata["task"] = options.task;
     if (!options.layout.empty()) model.metadata["layout"] = options.layout;
@@ -88,19 +92,20 @@ void add_convert(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")
       ->required()
-      ->transform(model_file());
+      ->transform(shipped(model_file));
   writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))->required();
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command
       ->add_option("--labels", options->labels,
                    "class names, one on each line, or imagenet, to put into the model file in place of its own")
-      ->transform(labels_file());
+      ->transform(shipped(labels_file));
   command->add_option("--task", options->task, "what a detector finds, where its exporter did not note it")
       ->check(one_of({"detect", "segment", "pose", "obb"}));
   command->add_option("--layout", options->layout, "how a detector's output is laid out, where its shape does not tell")
       ->check(one_of({"raw", "objectness", "end2end", "queries", "queries_by_class"}));
   add_open_to(*command, options->open);
+  options->inputs.add_to(*command);
   options->preprocess.add_to(*command, size_help);
   command->add_option("--dtype", options->dtype, "store floats as")
       ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));

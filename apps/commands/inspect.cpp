@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 struct InspectOptions {
   std::string file;
-  std::vector<std::string> input_shapes;
+  InputOptions inputs;
   std::int64_t batch = 1;
   bool plan = false, passes = false, photos = false;
   RunOptions run;
@@ -99,9 +99,15 @@ void print_preprocess(const Preprocess& p) {
 
 /// What the model leaves open is as it was said, or as its photographs are.
 InputShapes input_shapes(const Model& model, const InspectOptions& options) {
-  InputShapes shapes = parse_shapes(options.input_shapes, model.graph);
+  InputShapes shapes = options.inputs.shapes_of(model.graph);
   shapes.merge(photo_shapes(model));
   return shapes;
+}
+
+Model opened(const InspectOptions& options) {
+  Model model = open_model(options.file);
+  options.inputs.apply(model.graph);
+  return model;
 }
 
 CompileOptions compile_options(const Model& model, const InspectOptions& options) {
@@ -120,14 +126,14 @@ void print_passes(const InspectOptions& options) {
   if (!detail::is_onnx_file(options.file) &&
       !open_weights(options.file, options.open).metadata().contains("lamina.graph"))
     return fmt::print("{}", detail::describe_passes());
-  const Model model = open_model(options.file);
+  const Model model = opened(options);
   fmt::print("{}", detail::describe_passes(model.graph, compile_options(model, options)));
 }
 
 Json json_of(const Shape& shape) {
   Json list = Json::array();
   for (const std::int64_t extent : shape) {  // as text where it is not known
-    list.push_back(extent >= 0 ? Json(extent) : Json(extent == batch ? "N" : "?"));
+    list.push_back(extent >= 0 ? Json(extent) : Json(extent == batch ? "N" : extent == open ? "?" : "..."));
   }
   return list;
 }
@@ -182,7 +188,7 @@ void write_json(const InspectOptions& options) {
     if (!key.starts_with("lamina.") || key == "lamina.source") json["metadata"][key] = value;
   }
   if (onnx || weights.metadata().contains("lamina.graph")) {
-    const Model model = onnx ? open_model(options.file) : model_from(weights);
+    const Model model = opened(options);
     print_warnings(model);
     json["model"] = json_of(model);
     json["plan"] = plan_json(model, options);
@@ -247,13 +253,13 @@ void inspect(const InspectOptions& options) {
   if (options.json.to_stdout()) return;
   if (options.passes) return print_passes(options);
   if (detail::is_onnx_file(options.file)) {
-    const Model model = open_model(options.file);
+    const Model model = opened(options);
     if (options.plan) return print_plan(model, options);
     fmt::print("{}: an ONNX model of {} nodes\n", options.file, model.graph.nodes().size());
     return print_model(model, options);
   }
   const Weights weights = open_weights(options.file, options.open);
-  if (options.plan) return print_plan(open_model(options.file), options);
+  if (options.plan) return print_plan(opened(options), options);
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
@@ -262,7 +268,7 @@ void inspect(const InspectOptions& options) {
   }
   if (!weights.metadata().contains("lamina.graph")) return;
 
-  print_model(model_from(weights), options);
+  print_model(opened(options), options);
 }
 
 }  // namespace
@@ -273,9 +279,9 @@ void add_inspect(CLI::App& app) {
       app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
   command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")
       ->required()
-      ->transform(model_file());
+      ->transform(shipped(model_file));
   add_open_to(*command, options->open);
-  add_shapes_to(*command, options->input_shapes);
+  options->inputs.add_to(*command);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();

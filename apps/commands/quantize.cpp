@@ -173,7 +173,7 @@ void add_quantize(CLI::App& app) {
   command->add_flag("--plain", options->plain, "neither bring channels to ranges alike nor correct biases");
   command->add_flag("--force", options->force,
                     "write the model also if its outputs are off by as much as they are large");
-  add_shapes_to(*command, options->model.input_shapes);
+  options->model.inputs.add_to(*command);
   options->model.add_preprocess_to(*command);
   options->json.add_to(*command, "what became of each layer");
   options->run.add_to(*command);

@@ -103,7 +103,7 @@ void add_serve(CLI::App& app) {
           "--model", options->service.models,
           "a model file, called as the file without extension; once for each (default: the first layer and the digits "
           "that ship)")
-      ->transform(model_file())
+      ->transform(shipped(model_file))
       ->allow_extra_args(false);
   host.preprocess.add_to(*command, size_help);
   command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")

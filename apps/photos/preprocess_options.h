@@ -3,13 +3,11 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
-#include <functional>
-#include <map>
 #include <string>
 
-namespace lamina::app {
+#include "inputs.h"
 
-using InputShapes = std::map<std::string, Shape, std::less<>>;
+namespace lamina::app {
 
 /// How photographs become a model's input, where the command line says otherwise than the model does: by a name, in
 /// parts, or a name with other parts.

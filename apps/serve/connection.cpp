@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "complain.h"
 #include "lamina/base/error.h"
 #include "serve/body.h"
 
@@ -33,7 +34,8 @@ milliseconds time_for(std::size_t bytes) { return body_time + milliseconds(bytes
 /// {"error": message}
 Reply refusal(int status, const std::string& message) {
   Reply reply = {.status = status, .body = {}};
-  reply.body = nlohmann::json{{"error", message}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  reply.body = nlohmann::json{{"error", in_servers_words(message)}}.dump(-1, ' ', false,
+                                                                         nlohmann::json::error_handler_t::replace);
   if (status == 503) reply.headers["Retry-After"] = "1";
   return reply;
 }

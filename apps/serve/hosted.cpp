@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "complain.h"
 #include "inputs.h"
 #include "model_options.h"
 
@@ -27,39 +28,15 @@ std::vector<std::int64_t> ladder(std::int64_t most) {
 /// Inputs whose height and width the model leaves open get the one size that they are served at: what its photographs
 /// become, what --size says, or what its exporter noted. Throws Error, in this command's words, for those without.
 void settle(Model& model, int size) {
-  const auto is_open = [](const Graph::Node& node) {
-    return node.module == nullptr && std::ranges::count(*node.shape, open) > 0;
-  };
-  if (std::ranges::none_of(model.graph.nodes(), is_open)) return;
-  std::array<int, 2> sides{size, size};
-  const auto noted = model.metadata.find("imgsz");
-  const auto said =
-      noted == model.metadata.end() ? nlohmann::json() : nlohmann::json::parse(noted->second, nullptr, false);
-  for (std::size_t i = 0; size == 0 && said.is_array() && said.size() == 2 && i < 2; ++i) {
-    if (said[i].is_number_integer()) sides[i] = said[i].get<int>();
+  const InputShapes shapes = photo_shapes(model, size);
+  if (!shapes.empty()) model.graph = with_inputs(model.graph, shapes, {});
+  for (const int input : model.graph.inputs()) {
+    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+    if (node.shape->with_batch(1).is_known()) continue;
+    throw Error(fmt::format("{} is {}: a model is served at one size, which {}", node.name, node.shape->to_string(),
+                            node.shape->rank() == 4 ? "--size gives, in pixels of both sides"
+                                                    : "lamina convert --input-shape puts into a model file"));
   }
-  if (model.preprocess) sides.fill(model.preprocess->crop);
-  Graph settled;
-  for (const Graph::Node& node : model.graph.nodes()) {
-    if (node.module != nullptr) {
-      std::vector<Value> inputs;
-      for (const int input : node.inputs) inputs.push_back({input});
-      settled.add(node.name, node.module, inputs);
-      continue;
-    }
-    Shape shape = *node.shape;
-    for (int d = 2; shape.rank() == 4 && d < 4; ++d) {
-      const int side = sides[static_cast<std::size_t>(d) - 2];
-      if (shape[d] == open && side > 0) shape.set(d, side);
-    }
-    if (std::ranges::count(shape, open) > 0) {
-      throw Error(fmt::format("{} is {}: a model is served at one size{}", node.name, shape.to_string(),
-                              shape.rank() == 4 ? ", which --size gives, in pixels of both sides" : ""));
-    }
-    settled.input(node.name, shape, node.dtype);
-  }
-  for (const int output : model.graph.outputs()) settled.output({output});
-  model.graph = std::move(settled);
 }
 
 Model load(const std::string& file, const HostOptions& options) {
@@ -71,7 +48,7 @@ Model load(const std::string& file, const HostOptions& options) {
   try {
     settle(model, options.preprocess.size);
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", file, error.what()));
+    throw Error(fmt::format("{}: {}", file, in_servers_words(error.what())));
   }
   return model;
 }
@@ -116,7 +93,7 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
                     .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(options.max_delay_ms * 1000)),
                     .max_queue = std::max(options.max_queue, most)});
   } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", file, error.what()));
+    throw Error(fmt::format("{}: {}", file, in_servers_words(error.what())));
   }
   layers_ = layers_of(model_.graph);
 }

@@ -57,12 +57,8 @@ void append_escaped(std::string& out, std::string_view text, std::string_view ke
     const std::size_t taken = std::max<std::size_t>(control, 1);
     for (const char c : text.substr(0, taken)) {
       const auto code = static_cast<unsigned char>(c);
-      if (control > 0) {
-        out += {'\\', 'x', digits[code >> 4], digits[code & 15]};
-      } else {
-        if (marked.find(c) != std::string_view::npos) out += '\\';
-        out += c;
-      }
+      if (control == 0 && marked.find(c) != std::string_view::npos) out += '\\';
+      out += control == 0 ? std::string(1, c) : std::string{'\\', 'x', digits[code >> 4], digits[code & 15]};
     }
     text.remove_prefix(taken);
   }
@@ -108,6 +104,14 @@ std::string nearest_text(std::string_view name, std::span<const std::string> can
     text += (text.empty() ? "; nearest: " : ", ") + quote(candidate);
   }
   return text.empty() ? "; there are none" : text;
+}
+
+std::string in_words(std::string text, Words words) {
+  for (const auto& [name, word] : words) {
+    for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += word.size())
+      text.replace(at, name.size(), word);
+  }
+  return text;
 }
 
 }  // namespace lamina::detail

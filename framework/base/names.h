@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lamina/base/export.h"
@@ -27,5 +28,9 @@ LAMINA_API std::vector<std::string> nearest_names(std::string_view name, std::sp
 /// `; nearest: "a", "b"`: the end of a message that there is no `name` among the candidates; "; there are none" where
 /// there is nothing else either.
 LAMINA_API std::string nearest_text(std::string_view name, std::span<const std::string> candidates);
+
+/// What names of C++ in a message are called in another interface: each with its word there.
+using Words = std::span<const std::pair<std::string_view, std::string_view>>;
+LAMINA_API std::string in_words(std::string text, Words words);
 
 }  // namespace lamina::detail

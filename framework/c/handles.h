@@ -43,6 +43,9 @@ void give(const std::vector<T>& all, const T** array, std::size_t* count) {
 
 lamina_port port(const std::string& name, const Shape* shape, DType dtype);
 
+/// The caller's memory as a tensor. `which` goes into errors.
+Tensor tensor_of(const lamina_tensor& given, const std::string& which);
+
 CompileOptions options_of(const lamina_compile_options* options);
 
 }  // namespace lamina::c

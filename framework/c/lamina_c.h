@@ -78,7 +78,7 @@ typedef struct lamina_tensor {
 typedef struct lamina_port {
   const char* name;
   int64_t shape[LAMINA_MAX_RANK];
-  int32_t rank;  ///< -1, of a model's output: only compiling tells
+  int32_t rank;  ///< -1: of a model's output, only compiling tells; of its input, lamina_compile_options.input_shapes
   lamina_dtype dtype;
 } lamina_port;
 
@@ -94,6 +94,10 @@ typedef struct lamina_compile_options {
   size_t input_shape_count;
   int32_t threads;          ///< of a CPU; 0: one for each core
   int32_t batch_invariant;  ///< not 0: on a GPU too an image's bits do not depend on its batch
+  /// Values, on the host, of inputs that shapes, axes or weights depend on, and their names: they are inputs no more.
+  const lamina_tensor* constants;
+  const char* const* constant_names;
+  size_t constant_count;
 } lamina_compile_options;
 
 /// Of a pixel, 8 bits a sample.

@@ -10,7 +10,7 @@ using detail::fail;
 
 lamina_port port(const std::string& name, const Shape* shape, DType dtype) {
   lamina_port result = {.name = name.c_str(), .shape = {}, .rank = -1, .dtype = static_cast<lamina_dtype>(dtype)};
-  if (shape == nullptr) return result;
+  if (shape == nullptr || *shape == Shape{any_rank}) return result;
   result.rank = static_cast<int32_t>(shape->rank());
   std::ranges::copy(*shape, result.shape);
   return result;
@@ -45,15 +45,17 @@ CompileOptions options_of(const lamina_compile_options* given) {
   lamina_compile_options own = {};
   if (given != nullptr) {
     constexpr std::size_t most = 4096;  // a number that nobody set is likely more
-    if (given->size < sizeof own || given->size > most) {
+    constexpr std::size_t least = offsetof(lamina_compile_options, constants);  // of the first header
+    if (given->size < least || given->size > most) {
       fail("options.size: expected sizeof(lamina_compile_options), ", sizeof own, ", got ", given->size);
     }
     // What a later header appended has to be unset: it means nothing here.
     const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-    if (std::any_of(bytes + sizeof own, bytes + given->size, [](unsigned char byte) { return byte != 0; })) {
+    const std::size_t known = std::min(given->size, sizeof own);
+    if (std::any_of(bytes + known, bytes + given->size, [](unsigned char byte) { return byte != 0; })) {
       fail("options: set is what version ", LAMINA_C_VERSION, " of this library's interface does not know");
     }
-    std::memcpy(&own, given, sizeof own);
+    std::memcpy(&own, given, known);
   }
   const auto text = [](const char* value, const char* otherwise) { return value == nullptr ? otherwise : value; };
   CompileOptions options;
@@ -71,6 +73,12 @@ CompileOptions options_of(const lamina_compile_options* given) {
       fail(input.name, ": expected a rank from 0 to ", LAMINA_MAX_RANK, ", got ", input.rank);
     }
     options.input_shapes[input.name] = Shape(std::span(input.shape, static_cast<std::size_t>(input.rank)));
+  }
+  if (own.constant_count > 0) require(own.constants, "options.constants");
+  if (own.constant_count > 0) require(own.constant_names, "options.constant_names");
+  for (std::size_t i = 0; i < own.constant_count; ++i) {
+    require(own.constant_names[i], "options.constant_names");
+    options.constants[own.constant_names[i]] = tensor_of(own.constants[i], own.constant_names[i]).clone();
   }
   return options;
 }

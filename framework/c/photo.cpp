@@ -16,9 +16,6 @@ static_assert(static_cast<lamina_pixel_format>(lamina::PixelFormat::nv12) == LAM
 
 lamina::Preprocess settings_of(const lamina_model* model) {
   require(model, "model");
-  if (!model->model.preprocess) {
-    fail("model: its file does not say how a photograph becomes its input; lamina_model_set_preprocess does");
-  }
   return *model->model.preprocess;
 }
 
@@ -69,14 +66,9 @@ lamina_status lamina_photo_convert(const lamina_model* model, const lamina_pictu
     if (picture->format < LAMINA_RGB || picture->format > LAMINA_NV12) {
       fail("picture.format: expected LAMINA_RGB to LAMINA_NV12, got ", picture->format);
     }
-    convert(model,
-            {.data = picture->data,
-             .width = picture->width,
-             .height = picture->height,
-             .stride = picture->stride,
-             .format = static_cast<lamina::PixelFormat>(picture->format),
-             .chroma = picture->chroma},
-            input, count);
+    const auto format = static_cast<lamina::PixelFormat>(picture->format);
+    convert(model, {picture->data, picture->width, picture->height, picture->stride, format, picture->chroma}, input,
+            count);
   });
 }
 

@@ -3,14 +3,11 @@
 
 #include "lamina/c/handles.h"
 
-namespace {
-
 using lamina::c::guarded;
 using lamina::c::require;
 using lamina::detail::fail;
 
-/// The caller's memory as a tensor. `which` goes into errors.
-lamina::Tensor tensor_of(const lamina_tensor& given, const std::string& which) {
+lamina::Tensor lamina::c::tensor_of(const lamina_tensor& given, const std::string& which) {
   if (given.rank < 0 || given.rank > LAMINA_MAX_RANK) {
     fail(which, ": expected a rank from 0 to ", LAMINA_MAX_RANK, ", got ", given.rank);
   }
@@ -26,22 +23,22 @@ lamina::Tensor tensor_of(const lamina_tensor& given, const std::string& which) {
   return lamina::Tensor::borrow(given.data, lamina::Shape(extents), static_cast<lamina::DType>(given.dtype), device);
 }
 
+namespace {
+
 std::vector<lamina::Tensor> tensors_of(const lamina_tensor* given, std::size_t count,
                                        const std::vector<lamina_port>& ports, std::string_view what) {
   if (count != ports.size()) fail("run: expected ", ports.size(), ' ', what, "s, got ", count);
   if (count > 0) require(given, what);
   std::vector<lamina::Tensor> tensors;
-  for (std::size_t i = 0; i < count; ++i) tensors.push_back(tensor_of(given[i], ports[i].name));
+  for (std::size_t i = 0; i < count; ++i) tensors.push_back(lamina::c::tensor_of(given[i], ports[i].name));
   return tensors;
 }
 
 lamina_tensor view_of(lamina::Tensor tensor) {
-  lamina_tensor view = {.data = tensor.raw(),
-                        .shape = {},
-                        .rank = static_cast<int32_t>(tensor.shape().rank()),
-                        .dtype = static_cast<lamina_dtype>(tensor.dtype()),
-                        .device = tensor.device().is_cpu() ? LAMINA_HOST : LAMINA_CUDA(tensor.device().index),
-                        .reserved = 0};
+  const int32_t device = tensor.device().is_cpu() ? LAMINA_HOST : LAMINA_CUDA(tensor.device().index);
+  lamina_tensor view = {
+      tensor.raw(), {}, static_cast<int32_t>(tensor.shape().rank()), static_cast<lamina_dtype>(tensor.dtype()),
+      device,       0};
   std::ranges::copy(tensor.shape(), view.shape);
   return view;
 }

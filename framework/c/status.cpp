@@ -1,10 +1,17 @@
 #include <exception>
 #include <new>
 
+#include "lamina/base/names.h"
 #include "lamina/c/handles.h"
 
 namespace lamina::c {
 namespace {
+
+constexpr std::pair<std::string_view, std::string_view> own_words[] = {
+    {"CompileOptions::", "lamina_compile_options."},
+    {"set Model::preprocess, to torchvision_imagenet() for", "lamina_model_set_preprocess does, with \"imagenet\" for"},
+    {"lamina::class_scores", "lamina_model_top_classes"},
+    {"Preprocess::mean 0 and std 1", "\"mean\" and \"std\" of 0 and 1 in lamina_model_set_preprocess"}};
 
 thread_local std::string last_error;       // what a long message allocates goes with its thread
 thread_local const char* last_words = "";  // last_error, or a text that needs no memory
@@ -13,9 +20,7 @@ lamina_status failed(lamina_status status, const char* words, bool keep) noexcep
   last_words = words;
   if (!keep) return status;
   try {
-    last_error = words;
-    constexpr std::string_view own = "lamina_compile_options.input_shapes", cpp = "CompileOptions::input_shapes";
-    if (const std::size_t at = last_error.find(cpp); at != std::string::npos) last_error.replace(at, cpp.size(), own);
+    last_error = detail::in_words(words, own_words);
     last_words = last_error.c_str();
   } catch (...) {
     last_words = "there was no memory left to say what went wrong";

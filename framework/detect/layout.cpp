@@ -96,11 +96,11 @@ Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> 
   };
   if (!notes.task.empty() && std::ranges::find(tasks, notes.task) == tasks.end()) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
-         notes.task == "classify" ? ": lamina classify runs it, with --fit crop --scale 1/255" : "");
+         notes.task == "classify" ? ": lamina::class_scores is for it, with Preprocess::mean 0 and std 1" : "");
   }
   if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
   const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();
-  if (rank == 2) refuse(": scores of a classifier, which lamina classify runs");
+  if (rank == 2) refuse(": scores of a classifier, which lamina::class_scores is for");
   if (rank == 4) refuse(": maps, as of a network for lamina segment");
   if (rank != 3 || std::ranges::any_of(outputs, [](const Shape& shape) { return shape.numel() == 0; })) refuse();
   const bool prototypes = outputs.size() > 1 && outputs[1].rank() == 4;

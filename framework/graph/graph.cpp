@@ -114,7 +114,7 @@ Value Graph::add(std::string name, std::shared_ptr<Module> module, std::span<con
       continue;
     }
     const std::optional<Shape>& shape = nodes_[static_cast<std::size_t>(value.node)].shape;
-    known &= shape && std::ranges::find(*shape, open) == shape->end();
+    known &= shape && std::ranges::none_of(*shape, [](std::int64_t extent) { return extent < batch; });
     if (known) shapes.push_back(*shape);
   }
   if (known) node.shape = detail::at_node(node.name, [&] { return node.module->output_shape(shapes); });

@@ -78,16 +78,22 @@ Attribute attribute(const Json& value, const std::string& where) {
   return list;
 }
 
+/// Extents that are no numbers.
+constexpr std::pair<std::string_view, std::int64_t> open_extents[] = {{"N", batch}, {"?", open}, {"...", any_rank}};
+
 Shape input_shape(const Json& list, const std::string& where) {
   std::vector<std::int64_t> extents;
   for (const Json& item : list) {
-    if (item == "N" || item == "?") {
-      extents.push_back(item == "N" ? batch : open);
+    const auto named = std::ranges::find_if(open_extents, [&](const auto& each) { return item == Json(each.first); });
+    if (named != std::end(open_extents)) {
+      extents.push_back(named->second);
       continue;
     }
     const std::int64_t extent = whole_number(item, where);
     if (extent < 0)
-      fail(where, ": expected extents of 0 or more (or \"N\" for the batch, \"?\" for an open one), got ", extent);
+      fail(where,
+           ": expected extents of 0 or more (or \"N\" for the batch, \"?\" for an open one, \"...\" for all), got ",
+           extent);
     extents.push_back(extent);
   }
   if (extents.size() > Shape::max_rank) fail(where, ": expected at most ", Shape::max_rank, " extents");
@@ -227,7 +233,8 @@ std::string graph_to_json(const Graph& graph) {
     if (node.module == nullptr) {
       Json shape = Json::array();
       for (const std::int64_t extent : *node.shape) {
-        shape.push_back(extent == batch ? Json("N") : extent == open ? Json("?") : Json(extent));
+        const auto named = std::ranges::find_if(open_extents, [&](const auto& each) { return each.second == extent; });
+        shape.push_back(named == std::end(open_extents) ? Json(extent) : Json(named->first));
       }
       inputs.push_back({{"name", node.name}, {"dtype", name(node.dtype)}, {"shape", std::move(shape)}});
       continue;

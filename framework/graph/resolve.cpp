@@ -175,14 +175,14 @@ class Resolver {
     if (const auto bound = options_.constants.find(node.name); bound != options_.constants.end()) {
       const Tensor& value = bound->second;
       if (!value.defined() || value.dtype() != node.dtype || !value.device().is_cpu() ||
-          !fits(value.shape(), declared)) {
+          !declared.admits(value.shape())) {
         fail(node.name, ": expected a constant of ", node.dtype, ' ', declared, " on cpu, got ", value.description());
       }
       return result_.network.add_constant(node.name, value);
     }
     Shape shape = declared;
     if (const auto given = options_.input_shapes.find(node.name); given != options_.input_shapes.end()) {
-      if (!fits(given->second, declared)) {
+      if (!declared.admits(given->second)) {
         fail(node.name, ": expected a shape that fits ", declared, ", got ", given->second);
       }
       shape = given->second;
@@ -203,12 +203,6 @@ class Resolver {
     }
     if (!graph_.inputs().empty())
       fail("compile: the network's shapes are fixed; a batch of ", options_.batch, " is not theirs");
-  }
-
-  static bool fits(const Shape& shape, const Shape& declared) {
-    return std::ranges::equal(shape, declared, [](std::int64_t extent, std::int64_t wanted) {
-      return extent == wanted || wanted == open || wanted == batch;
-    });
   }
 
   int add(const Graph::Node& node) {

@@ -124,11 +124,11 @@ void Importer::add_inputs() {
     if (input.kind != "tensor") refuse("expected a tensor, got ", input.kind.empty() ? "no type" : input.kind);
     const ElementType* type = find_element_type(input.data_type);
     if (type == nullptr || !type->dtype) refuse("Lamina has no element type ", element_type_name(input.data_type));
-    if (!input.has_shape) refuse("expected a shape, got none: its number of dimensions must be known");
     if (input.dims.size() > Shape::max_rank) {
       refuse("expected at most ", Shape::max_rank, " dimensions, got ", input.dims.size());
     }
     std::vector<std::int64_t> shape;
+    if (!input.has_shape) shape.push_back(any_extents);
     for (const ValueInfoProto::Dimension& dim : input.dims) {
       const bool known = dim.known && dim.value > 0;  // some exporters write 0 or -1 for what they do not know
       const bool first = shape.empty() && (batch.empty() || dim.param.empty());

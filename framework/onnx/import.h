@@ -12,7 +12,7 @@
 
 namespace lamina::detail::onnx {
 
-inline constexpr std::int64_t batch_extent = -1, open_extent = -2;  // as lamina::batch and lamina::open
+inline constexpr std::int64_t batch_extent = -1, open_extent = -2, any_extents = -3;  // lamina::batch and so on
 
 /// One node of a Lamina Graph to be: an input, a constant, or one output of an ONNX node.
 struct ImportedNode {
@@ -22,7 +22,7 @@ struct ImportedNode {
   std::string name;  // of the ONNX value, unique; any bytes
 
   // Of an input, and of a constant that may be given another value.
-  std::vector<std::int64_t> shape = {};  // batch_extent and open_extent among them
+  std::vector<std::int64_t> shape = {};  // batch_extent and open_extent among them, or any_extents
   bool optional = false;                 // such a constant
   DType dtype = DType::f32;
 

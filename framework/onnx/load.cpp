@@ -43,7 +43,7 @@ bool is_onnx_file(const std::filesystem::path& path) {
 }
 
 Model load_onnx(const std::filesystem::path& path) {
-  static_assert(onnx::batch_extent == batch && onnx::open_extent == open);
+  static_assert(onnx::batch_extent == batch && onnx::open_extent == open && onnx::any_extents == any_rank);
   onnx::Imported imported = onnx::import_model(path, knows);
   Model model;
   Graph& graph = model.graph;

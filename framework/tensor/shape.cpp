@@ -14,7 +14,7 @@ Shape::Shape(std::span<const std::int64_t> extents) : rank_(extents.size()) {
   if (rank_ > max_rank) detail::fail("shape: expected at most ", max_rank, " dimensions, got ", rank_);
   std::copy(extents.begin(), extents.end(), extents_.begin());
   for (const std::int64_t extent : extents) {
-    if (extent < 0 && extent != batch && extent != open)
+    if (extent < 0 && extent != batch && extent != open && (extent != any_rank || rank_ > 1))
       detail::fail("shape: expected extents of 0 or more, got ", *this);
   }
 }
@@ -54,7 +54,15 @@ Shape Shape::with_batch(std::int64_t n) const {
   return result;
 }
 
+bool Shape::admits(const Shape& shape) const {
+  if (rank_ == 1 && extents_[0] == any_rank) return true;
+  return std::equal(begin(), end(), shape.begin(), shape.end(), [](std::int64_t wanted, std::int64_t extent) {
+    return extent == wanted || wanted == open || wanted == batch;
+  });
+}
+
 std::string Shape::to_string() const {
+  if (rank_ == 1 && extents_[0] == any_rank) return "[...]";
   std::string text = "[";
   for (const std::int64_t extent : extents()) {
     if (text.size() > 1) text += ", ";

@@ -18,6 +18,10 @@ inline constexpr std::int64_t batch = -1;
 /// Stands for an extent that the shape of a graph's input leaves open; `CompileOptions::input_shapes` puts it in.
 inline constexpr std::int64_t open = -2;
 
+/// Stands for all extents of such a shape, alone in it, where not even their number is known: `input_shapes` puts them
+/// in.
+inline constexpr std::int64_t any_rank = -3;
+
 /// The extents of a tensor, outermost first, e.g. [N, C, H, W]. Rank 0 is a scalar. Held inline: no allocation.
 class LAMINA_API Shape {
  public:
@@ -25,7 +29,7 @@ class LAMINA_API Shape {
 
   Shape() = default;
   /// Throws Error if there are more than `max_rank` extents, or one is negative and neither `lamina::batch` nor
-  /// `lamina::open`.
+  /// `lamina::open`, nor `lamina::any_rank` alone.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
@@ -47,7 +51,10 @@ class LAMINA_API Shape {
   /// Every extent is a number.
   bool is_known() const;
 
-  /// "[8, 3, 224, 224]"; the batch dimension prints as N, an open one as ?.
+  /// Whether this shape of a graph's input leaves `shape` open.
+  bool admits(const Shape& shape) const;
+
+  /// "[8, 3, 224, 224]"; the batch dimension prints as N, an open one as ?, a shape of any rank as [...].
   std::string to_string() const;
 
   friend LAMINA_API bool operator==(const Shape& a, const Shape& b);

@@ -251,7 +251,7 @@ void bind_graph(nb::module_& m) {
       .def_prop_ro(
           "input_shapes", [](const Graph& self) { return nb::tuple(port_list(self, self.inputs(), true)); },
           nb::sig("def input_shapes(self) -> tuple[tuple[int | str, ...], ...]"),
-          "\"N\" is the batch, \"?\" an extent that is left open.")
+          "\"N\" is the batch, \"?\" an extent that is left open, (\"...\",) a shape of any rank.")
       .def_prop_ro(
           "input_dtypes",
           [](const Graph& self) {

@@ -80,10 +80,14 @@ std::optional<Preprocess> photos_from(nb::handle value, const Preprocess* prepro
 }  // namespace
 
 std::string in_pythons_words(std::string text) {
-  for (const std::string_view scope : {"CompileOptions::", "OpenOptions::"}) {
-    for (std::size_t at = 0; (at = text.find(scope, at)) != std::string::npos;) text.erase(at, scope.size());
-  }
-  return text;
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"CompileOptions::", ""},
+      {"OpenOptions::", ""},
+      {"set Model::preprocess, to torchvision_imagenet() for",
+       "set model.preprocess, to lamina.torchvision_imagenet() for"},
+      {"lamina::class_scores", "Model.classify"},
+      {"Preprocess::mean 0 and std 1", "a Preprocess of mean 0 and std 1"}};
+  return detail::in_words(std::move(text), words);
 }
 
 Shape shape_from(nb::handle extents) {
@@ -91,8 +95,9 @@ Shape shape_from(nb::handle extents) {
   for (const nb::handle extent : extents) {
     if (nb::isinstance<nb::str>(extent)) {
       const auto text = nb::cast<std::string>(extent);
-      if (text != "N" && text != "?") fail("shape: expected numbers, \"N\" or \"?\", got \"", text, '"');
-      values.push_back(text == "N" ? batch : open);
+      if (text != "N" && text != "?" && text != "...")
+        fail("shape: expected numbers, \"N\" or \"?\", got \"", text, '"');
+      values.push_back(text == "N" ? batch : text == "?" ? open : any_rank);
     } else {
       values.push_back(as<std::int64_t>(extent, "shape", "integers, \"N\" or \"?\""));
       if (values.back() < 0) fail("shape: expected extents of 0 and more, got ", values.back());

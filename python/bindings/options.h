@@ -36,7 +36,7 @@ std::string in_pythons_words(std::string text);
 /// TypeError for a field that there is not, naming the nearest, and for a value of another type.
 CompileOptions options_from(const nb::kwargs& fields, const Preprocess* preprocess);
 
-/// A tuple or list of extents; "N" is the batch and "?" one that is left open.
+/// A tuple or list of extents; "N" is the batch, "?" one that is left open, ("...",) any number of them.
 Shape shape_from(nb::handle extents);
 
 }  // namespace lamina::python

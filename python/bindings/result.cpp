@@ -166,10 +166,8 @@ void copy_into(Result& self, nb::handle array) {
 nb::tuple to_python(const Shape& shape) {
   nb::list extents;
   for (const std::int64_t extent : shape) {
-    if (extent == batch) {
-      extents.append("N");
-    } else if (extent == open) {
-      extents.append("?");
+    if (extent < 0) {
+      extents.append(extent == batch ? "N" : extent == open ? "?" : "...");
     } else {
       extents.append(extent);
     }

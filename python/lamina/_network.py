@@ -49,6 +49,11 @@ class Idle(Generic[Compiled]):
                 self.idle.pop(old, None)
 
 
+def is_open(shape: tuple[int | str, ...]) -> bool:
+    """Whether the shape of an input leaves extents open, or their number."""
+    return "?" in shape or "..." in shape
+
+
 def without_gaps(x: Any) -> Any:
     """The arrays, those with gaps copied."""
     if isinstance(x, dict):
@@ -92,7 +97,7 @@ class Network:
             given: tuple[int, ...] = getattr(arrays.get(name), "shape", ())
             if declared[:1] == ("N",) and len(given) == len(declared):
                 keywords.setdefault("batch", given[0])
-            if given and ("?" in declared or "N" in declared[1:]):
+            if given and (is_open(declared) or "N" in declared[1:]):
                 extents = tuple(given[i] for i in (0, 3, 1, 2)) if turned and len(given) == 4 else tuple(given)
                 opened[name] = (*declared[:1], *extents[1:]) if declared[:1] == ("N",) else extents
             lender = getattr(arrays.get(name), "__dlpack_device__", None)
@@ -135,7 +140,7 @@ class Network:
 
     @property
     def input_shapes(self) -> tuple[tuple[int | str, ...], ...]:
-        """ "N" is the batch, "?" an extent that is left open."""
+        """ "N" is the batch, "?" an extent that is left open, ("...",) a shape of any rank."""
         return self.graph.input_shapes
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _core
 from ._core import Error, Preprocess
-from ._network import Idle, Network
+from ._network import Idle, Network, is_open
 from ._pool import Pool
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
@@ -84,7 +84,7 @@ class Classifier:
     def __init__(self, model: Network, batch: int, options: dict[str, Any]) -> None:
         self.preprocess = preprocess_of(model)
         self.model = model
-        if "?" in model.input_shapes[0]:
+        if is_open(model.input_shapes[0]):
             side = self.preprocess.crop
             options.setdefault("input_shapes", {model.input_names[0]: (batch, 3, side, side)})
         self.pool = Pool(model, options.pop("device", "auto"), photos=True, batch=batch, **options)

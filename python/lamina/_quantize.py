@@ -13,7 +13,7 @@ import numpy as np
 from . import _core
 from ._core import Error
 from ._model import Model, load
-from ._network import Network
+from ._network import Network, is_open
 from ._photos import Photo, Pixels, listed, preprocess_of
 from ._signatures import with_options
 
@@ -70,7 +70,7 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
         model = load(model)
     _core.require_quantizable(model.graph, model.labels, out or "")  # what cannot be is said before a photograph is read
     samples, unread = samples_of(model, listed(photos), upright)
-    if samples and "?" in model.input_shapes[0]:
+    if samples and is_open(model.input_shapes[0]):
         options.setdefault("input_shapes", {model.input_names[0]: samples[0].shape})
     file, layers, error, agreement, compared, held_back, equalized = make(
         model.graph, model.preprocess, model.labels, samples, calibration, max_error, equalize, correct_bias, progress, **options)

@@ -112,9 +112,29 @@ def test_messages_are_in_pythons_words(tmp_path):
         graph.compile(device="cpu")
     for source in (ROOT / "framework").rglob("*.cpp"):
         code = re.sub(r"//.*", "", source.read_text())
-        # but for advice that names the command with its options
-        texts = "".join(text for text in re.findall(r'"(?:\\.|[^"\\\n])*"', code) if "lamina " not in text)
+        texts = "".join(re.findall(r'"(?:\\.|[^"\\\n])*"', code))
         assert not re.search(r"--[a-z]", texts), source
+
+
+def test_what_a_file_leaves_open_is_said(tmp_path):
+    """y = Reshape(Relu(x), shape), where x is of any rank."""
+    file = ROOT / "tests/golden/open_shape.onnx"
+    x, shape = np.float32([[-1, 1, 2], [3, 4, 5]]), np.int64([3, 2])
+    lamina.load(file).save(tmp_path / "open.safetensors")
+    for model in (lamina.load(file), lamina.load(tmp_path / "open.safetensors")):
+        assert model.input_shapes == (("...",), (2,))
+        with pytest.raises(lamina.Error, match=r"x: its shape \[\.\.\.\] is open; input_shapes gives it$"):
+            model.compile(device="cpu")
+        with pytest.raises(lamina.Error, match='depends on input "shape"; give its value as constants$'):
+            model.compile(device="cpu", input_shapes={"x": (2, 3)})
+        plan = model.compile(device="cpu", input_shapes={"x": (2, 3)}, constants={"shape": shape})
+        np.testing.assert_array_equal(plan(x), [[0, 1], [2, 3], [4, 5]])
+    from lamina import onnxruntime as ort
+    session = ort.InferenceSession(file, constants={"shape": shape})
+    assert [port.shape for port in session.get_inputs()] == [[]]
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], plan(x))
+    with pytest.raises(lamina.Error, match="shape: expected extents of 0 or more"):
+        model.compile(device="cpu", input_shapes={"x": ("...", 2)})
 
 
 def test_without_the_gil():

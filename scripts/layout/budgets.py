@@ -9,7 +9,7 @@ import re
 
 EVERY_BUILD = {
     "framework": 30,
-    "framework/base": 1_286,
+    "framework/base": 1_292,  # names of C++ in messages become those of the interface
     "framework/compile": 3_385,
     "framework/cpu": 1_474,
     "framework/cpu/array": 1_616,
@@ -41,7 +41,7 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
-    "framework/c": 458,  # what no file says of photographs is said by the program
+    "framework/c": 464,  # constants
     "framework/detect": 708,  # answers are read by one checked accessor
     "framework/onnx": 2_203,  # ops of several outputs are written
     "framework/quantize": 946,

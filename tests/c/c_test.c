@@ -53,6 +53,9 @@ static int print_abi(void) {
   FIELD(lamina_compile_options, input_shape_count);
   FIELD(lamina_compile_options, threads);
   FIELD(lamina_compile_options, batch_invariant);
+  FIELD(lamina_compile_options, constants);
+  FIELD(lamina_compile_options, constant_names);
+  FIELD(lamina_compile_options, constant_count);
   SIZE(lamina_picture);
   FIELD(lamina_picture, data);
   FIELD(lamina_picture, chroma);
@@ -176,6 +179,38 @@ static void test_run(const lamina_model* model) {
   lamina_plan_free(plan);
 }
 
+/* (python/tests/onnx_writer.py wrote the file: Relu, Reshape.) What a file leaves open, the number of dimensions too, and values that shapes depend on are for the program to say:
+   y has the shape that `shape` says of x's numbers. */
+static void test_open(const char* path) {
+  lamina_model* model = NULL;
+  lamina_plan* plan = NULL;
+  const lamina_port* ports = NULL;
+  size_t count = 0;
+  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
+  EXPECT(lamina_model_inputs(model, &ports, &count) == LAMINA_OK && count == 2 && ports[0].rank == -1);
+  EXPECT_FAILS(lamina_model_compile(model, NULL, &plan), "is open; lamina_compile_options.input_shapes gives it");
+
+  const lamina_port x = {.name = "x", .shape = {2, 3}, .rank = 2};
+  lamina_compile_options options = {.size = sizeof options, .device = "cpu", .input_shapes = &x, .input_shape_count = 1};
+  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "give its value as lamina_compile_options.constants");
+  int64_t extents[] = {3, 2};
+  const lamina_tensor shape = {.data = extents, .shape = {2}, .rank = 1, .dtype = LAMINA_I64};
+  const char* name = "shape";
+  options.constant_count = 1;
+  options.constant_names = &name;
+  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "options.constants: expected a pointer, got NULL");
+  options.constants = &shape;
+  EXPECT(lamina_model_compile(model, &options, &plan) == LAMINA_OK);
+  extents[0] = 0; /* it has been copied */
+  float numbers[] = {-1, 1, 2, 3, 4, 5};
+  const lamina_tensor given = {.data = numbers, .shape = {2, 3}, .rank = 2, .dtype = LAMINA_F32};
+  lamina_tensor y;
+  EXPECT(lamina_plan_run(plan, &given, 1, &y, 1, NULL) == LAMINA_OK);
+  EXPECT(y.rank == 2 && y.shape[0] == 3 && y.shape[1] == 2 && ((const float*)y.data)[0] == 0);
+  lamina_plan_free(plan);
+  lamina_model_free(model);
+}
+
 /* What no file says is for the program to say: nothing is assumed. */
 static void test_preprocess(const char* onnx, const char* photo) {
   static float input[3 * 16 * 16];
@@ -248,6 +283,8 @@ int main(int argc, char** argv) {
   char onnx[4096];
   snprintf(onnx, sizeof onnx, "%s/tests/golden/detect/raw.onnx", argv[1]);
   test_preprocess(onnx, path);
+  snprintf(onnx, sizeof onnx, "%s/tests/golden/open_shape.onnx", argv[1]);
+  test_open(onnx);
   test_refusals(model);
   lamina_model_free(model);
   puts("all passed");

@@ -192,7 +192,7 @@ TEST(Detect, WhatIsNoDetectorIsNamed) {
   refused("raw", "imgsz", "[640]", {"imgsz", "[640]"});
   refused("segment", "task", "detect", {"[1, 4, 16, 24]"});
   expect_error([] { const Detector detector(load_model(LAMINA_SOURCE_DIR "/weights/digits.safetensors")); },
-               {"[1, 10]", "scores of a classifier", "lamina classify"});
+               {"[1, 10]", "scores of a classifier", "lamina::class_scores"});
 }
 
 /// A detector of photographs of that size that answers so, whatever it sees.

@@ -115,7 +115,7 @@ void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node
     put(v, 2, [&](pbf_writer& type) {
       put(type, 1, [&](pbf_writer& tensor) {
         tensor.add_int32(1, detail::data_type_of(*dtype));
-        if (node.module != nullptr) return;
+        if (node.module != nullptr || *node.shape == Shape{any_rank}) return;
         put(tensor, 2, [&](pbf_writer& shape) {
           int place = 0;
           for (const std::int64_t extent : *node.shape) {
@@ -137,6 +137,7 @@ std::vector<DType> output_types(const Graph& network) {
   CompileOptions options;
   for (const int input : network.inputs()) {
     const Graph::Node& node = network.nodes()[static_cast<std::size_t>(input)];
+    if (*node.shape == Shape{any_rank}) return {};
     std::vector<std::int64_t> shape;
     for (const std::int64_t extent : *node.shape)
       shape.push_back(extent == batch ? 1 : extent == open ? guess : extent);

@@ -238,7 +238,7 @@ class InferenceSession:
         declared = {port.name: port for port in self._declared.inputs}
         ports = []
         for name, shape, dtype in zip(graph.input_names, graph.input_shapes, graph.input_dtypes, strict=True):
-            own = NodeArg(name, TYPE_TEXT[dtype], [None if extent == "?" else extent for extent in shape])
+            own = NodeArg(name, TYPE_TEXT[dtype], [None if extent == "?" else extent for extent in shape if extent != "..."])
             if name not in self._options.get("constants", ()):
                 ports.append(self._as_taken(declared.get(name, own), "input_format"))
         return ports

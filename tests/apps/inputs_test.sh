@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# What a file does not say of a network's inputs, the command line does, for every command that compiles: shapes, how many
+# dimensions there are, and values that shapes depend on.
+#   inputs_test.sh LAMINA SOURCE_DIR
+source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
+net=$source/tests/golden/open_shape.onnx  # y = Reshape(Relu(x), shape), where x is of any rank
+
+python3 - "$source" <<'EOF'
+import json, pathlib, struct, sys
+from types import SimpleNamespace
+sys.path.insert(0, sys.argv[1] + "/python/tests")
+import onnx_writer as onnx
+
+def npy(path, kind, shape, *values):
+    text = str({"descr": kind, "fortran_order": False, "shape": shape}).ljust(117).encode() + b"\n"
+    data = struct.pack(f"<{len(values)}{'f' if kind == '<f4' else 'q'}", *values)
+    pathlib.Path(path).write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + data)
+    return data
+
+x, shape = npy("x.npy", "<f4", (2, 3), -1, 1, 2, 3, 4, 5), npy("shape.npy", "<i8", (2,), 3, 2)
+header = json.dumps({"x": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+                     "shape": {"dtype": "I64", "shape": [2], "data_offsets": [24, 40]}}).encode()
+pathlib.Path("both.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + x + shape)
+
+number = lambda value: SimpleNamespace(shape=[1], dtype=SimpleNamespace(name="int64"), tobytes=lambda: struct.pack("<q", value))
+onnx.write(pathlib.Path("photos.onnx"),
+           [onnx.node("Shape", ["image"], "s"), onnx.node("Slice", ["s", "begin", "end"], "front"),
+            onnx.node("Concat", ["front", "sizes"], "extents", axis=0), onnx.node("Resize", ["image", "", "", "extents"], "r"),
+            onnx.node("GlobalAveragePool", ["r"], "p"), onnx.node("Flatten", ["p"], "y", axis=1)],
+           [("image", "float32", None), ("sizes", "int64", [2])], [("y", "float32", None)],
+           {"begin": number(0), "end": number(2)})
+EOF
+
+# Each thing that is missing is asked for by the option that gives it.
+expect 1 'x: its shape \[\.\.\.\] is open; --input-shape gives it' inspect "$net" --plan
+expect 1 'depends on input "shape"; give its value as --constant NAME=VALUE' inspect "$net" --plan --input-shape x=2x3
+expect 0 'open: x \[\.\.\.\]; --input-shape' inspect "$net" --constant shape=3,2
+
+said=(--input-shape x=2x3 --constant shape=3,2)
+expect 0 'y.*\[3, 2\]' inspect "$net" "${said[@]}"
+expect 0 'y.*\[3, 2\]' inspect "$net" --input-shape 2x3 --constant shape=-1,2  # of one input that is left
+expect 0 '"shape": *\[' inspect "$net" "${said[@]}" --json
+expect 0 'y: f32 \[3, 2\]' run --model "$net" "${said[@]}" --input x.npy --out y.safetensors
+expect 0 'y: f32 \[3, 2\]' run --model "$net" --constant shape=shape.npy --input x.npy --out y.safetensors
+expect 0 'y: f32 \[3, 2\]' run --model "$net" --input both.safetensors --out y.safetensors
+expect 0 'y' verify --model "$net" "${said[@]}" --against bf16 --device cpu
+expect 0 'a whole run of batch 1' bench model --model "$net" "${said[@]}" --device cpu --seconds 0.01
+expect 0 '%' classify "$photo" --model photos.onnx --preprocess imagenet --input-shape Nx3x224x224 --constant sizes=8,8
+expect 0 '%' classify "$photo" --model photos.onnx --preprocess imagenet --input-shape 1x3x64x64 --constant sizes=8,8
+
+# A file that is to be opened by others gets them once for all.
+expect 0 'wrote' convert "$net" open.safetensors
+expect 0 'y: f32 \[3, 2\]' run --model open.safetensors "${said[@]}" --input x.npy --out y.safetensors
+expect 0 'wrote' convert "$net" fixed.safetensors "${said[@]}"
+expect 0 'y: f32 \[3, 2\]' run --model fixed.safetensors --input x.npy --out y.safetensors
+
+expect 1 '--constant shape: expected \[2\], got 3 numbers' inspect "$net" --constant shape=3,2,1
+expect 1 '--constant shape: expected whole numbers with commas between, or a tensor file, got "3,b"' inspect "$net" --constant shape=3,b
+expect 1 '--constant: the model has no input "shapes"; nearest: "shape"' inspect "$net" --constant shapes=3,2
+expect 1 '--constant: expected NAME=VALUE, got "shape"' inspect "$net" --constant shape
+expect 1 'x.npy: expected \[2\] for input "shape", got \[2, 3\]' inspect "$net" --constant shape=x.npy
+if "$lamina" serve --help >/dev/null 2>&1; then
+  expect 1 'x is \[\.\.\.\]: a model is served at one size, which lamina convert --input-shape puts into' serve --model "$net" --port 0
+  expect 0 'wrote' convert "$net" ranked.safetensors --input-shape x=2x3
+  expect 1 'give its value as lamina convert --constant NAME=VALUE' serve --model ranked.safetensors --port 0
+fi
+finish
