@@ -145,6 +145,7 @@ std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::le
     Plan plan = model_.graph.compile(compile);
     std::vector<Tensor> results;
     for (const Tensor& result : plan.run(inputs)) results.push_back(result.clone());
+    say_not_finite(plan, results);
     return results;
   } catch (const Error& error) {
     throw Refusal{400, fmt::format("{}: {}", name_, error.what())};

@@ -58,9 +58,28 @@ Json ports(const Hosted& hosted, std::span<const std::string> names, std::span<c
   return list;
 }
 
+/// Inputs that have a value in the file, and need not be sent.
+void append_optional(Json& inputs, const Graph& graph, bool config) {
+  for (const int i : graph.optional_inputs()) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(i)];
+    Json extents = Json::array();
+    for (const std::int64_t extent : *node.shape) extents.push_back(std::max<std::int64_t>(extent, -1));
+    if (config) {
+      inputs.push_back(
+          {{"name", node.name}, {"data_type", type_of(node.dtype).config}, {"dims", extents}, {"optional", true}});
+    } else {
+      inputs.push_back({{"name", node.name},
+                        {"datatype", type_of(node.dtype).protocol},
+                        {"shape", extents},
+                        {"parameters", {{"optional", true}}}});
+    }
+  }
+}
+
 std::string described(const Hosted& hosted, bool config) {
   const Plan& plan = const_cast<Hosted&>(hosted).pool().plan();
-  const Json inputs = ports(hosted, plan.input_names(), plan.input_shapes(), plan.input_dtypes(), config);
+  Json inputs = ports(hosted, plan.input_names(), plan.input_shapes(), plan.input_dtypes(), config);
+  append_optional(inputs, hosted.model().graph, config);
   const Json outputs = ports(hosted, plan.output_names(), plan.output_shapes(), plan.output_dtypes(), config);
   if (!config) {
     return Json{

@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
 
   enum { top = 3 };
   lamina_scored best[top];
-  check(lamina_top_classes(logits.data, (size_t)logits.shape[1], best, top));
+  check(lamina_model_top_classes(model, logits.data, (size_t)logits.shape[1], best, top));
   const char* const* labels = NULL;
   size_t named = 0;
   check(lamina_model_labels(model, &labels, &named));

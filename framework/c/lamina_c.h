@@ -183,7 +183,12 @@ LAMINA_C_API lamina_status lamina_photo_decode(const lamina_model* model, const 
 LAMINA_C_API lamina_status lamina_photo_convert(const lamina_model* model, const lamina_picture* picture, float* input,
                                                 size_t count);
 
-/// The `count` most probable of `classes` logits of one image, the most probable first: softmax, then the best.
+/// The `count` best classes of one image, the best first, out of the `numbers` that the model's first output has for
+/// it. What they are, logits or probabilities, its last op says; a lone sigmoid is of two classes, so that count may
+/// be 2.
+LAMINA_C_API lamina_status lamina_model_top_classes(const lamina_model* model, const float* output, size_t numbers,
+                                                    lamina_scored* best, size_t count);
+/// The same of numbers that are logits.
 LAMINA_C_API lamina_status lamina_top_classes(const float* logits, size_t classes, lamina_scored* best, size_t count);
 
 #ifdef __cplusplus

@@ -46,15 +46,13 @@ CompileOptions options_of(const lamina_compile_options* given) {
   if (given != nullptr) {
     constexpr std::size_t most = 4096;  // a number that nobody set is likely more
     constexpr std::size_t least = offsetof(lamina_compile_options, constants);  // of the first header
-    if (given->size < least || given->size > most) {
+    if (given->size < least || given->size > most)
       fail("options.size: expected sizeof(lamina_compile_options), ", sizeof own, ", got ", given->size);
-    }
     // What a later header appended has to be unset: it means nothing here.
     const auto* bytes = reinterpret_cast<const unsigned char*>(given);
     const std::size_t known = std::min(given->size, sizeof own);
-    if (std::any_of(bytes + known, bytes + given->size, [](unsigned char byte) { return byte != 0; })) {
+    if (std::any_of(bytes + known, bytes + given->size, [](unsigned char byte) { return byte != 0; }))
       fail("options: set is what version ", LAMINA_C_VERSION, " of this library's interface does not know");
-    }
     std::memcpy(&own, given, known);
   }
   const auto text = [](const char* value, const char* otherwise) { return value == nullptr ? otherwise : value; };
@@ -69,9 +67,8 @@ CompileOptions options_of(const lamina_compile_options* given) {
   if (own.input_shape_count > 0) require(own.input_shapes, "options.input_shapes");
   for (const lamina_port& input : std::span(own.input_shapes, own.input_shape_count)) {
     require(input.name, "options.input_shapes.name");
-    if (input.rank < 0 || input.rank > LAMINA_MAX_RANK) {
+    if (input.rank < 0 || input.rank > LAMINA_MAX_RANK)
       fail(input.name, ": expected a rank from 0 to ", LAMINA_MAX_RANK, ", got ", input.rank);
-    }
     options.input_shapes[input.name] = Shape(std::span(input.shape, static_cast<std::size_t>(input.rank)));
   }
   if (own.constant_count > 0) require(own.constants, "options.constants");

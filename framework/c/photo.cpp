@@ -26,6 +26,17 @@ void convert(const lamina_model* model, const lamina::ImageView& picture, float*
   lamina::normalize_into(lamina::resize_and_crop(picture, settings), settings, {input, count});
 }
 
+void best_of(const float* output, std::size_t numbers, lamina::Scores kind, lamina_scored* best, std::size_t count) {
+  require(output, "output");
+  const auto extent = static_cast<std::int64_t>(numbers);
+  const auto scores = lamina::class_scores(lamina::Tensor::from(std::span(output, numbers), {1, extent}), kind);
+  if (count > static_cast<std::size_t>(scores.numel()))
+    fail("count: expected at most ", scores.numel(), " classes, got ", count);
+  if (count > 0) require(best, "best");
+  const auto same = [](const lamina::Scored& scored) { return lamina_scored{scored.index, scored.score}; };
+  std::ranges::transform(lamina::top_k(scores, static_cast<int>(count)), best, same);
+}
+
 }  // namespace
 
 lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess) {
@@ -63,24 +74,20 @@ lamina_status lamina_photo_convert(const lamina_model* model, const lamina_pictu
                                    size_t count) {
   return guarded([&] {
     require(picture, "picture");
-    if (picture->format < LAMINA_RGB || picture->format > LAMINA_NV12) {
+    if (picture->format < LAMINA_RGB || picture->format > LAMINA_NV12)
       fail("picture.format: expected LAMINA_RGB to LAMINA_NV12, got ", picture->format);
-    }
     const auto format = static_cast<lamina::PixelFormat>(picture->format);
     convert(model, {picture->data, picture->width, picture->height, picture->stride, format, picture->chroma}, input,
             count);
   });
 }
 
+lamina_status lamina_model_top_classes(const lamina_model* model, const float* output, size_t numbers,
+                                       lamina_scored* best, size_t count) {
+  return guarded(
+      [&] { require(model, "model"), best_of(output, numbers, lamina::scores_of(model->model.graph), best, count); });
+}
+
 lamina_status lamina_top_classes(const float* logits, size_t classes, lamina_scored* best, size_t count) {
-  return guarded([&] {
-    require(logits, "logits");
-    if (count > classes) fail("count: expected at most ", classes, " classes, got ", count);
-    if (count > 0) require(best, "best");
-    const auto extent = static_cast<std::int64_t>(classes);
-    const auto scores = lamina::softmax(lamina::Tensor::from(std::span(logits, classes), {extent}));
-    std::ranges::transform(lamina::top_k(scores, static_cast<int>(count)), best, [](const lamina::Scored& scored) {
-      return lamina_scored{scored.index, scored.score};
-    });
-  });
+  return guarded([&] { best_of(logits, classes, lamina::Scores::logits, best, count); });
 }

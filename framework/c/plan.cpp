@@ -8,17 +8,14 @@ using lamina::c::require;
 using lamina::detail::fail;
 
 lamina::Tensor lamina::c::tensor_of(const lamina_tensor& given, const std::string& which) {
-  if (given.rank < 0 || given.rank > LAMINA_MAX_RANK) {
+  if (given.rank < 0 || given.rank > LAMINA_MAX_RANK)
     fail(which, ": expected a rank from 0 to ", LAMINA_MAX_RANK, ", got ", given.rank);
-  }
-  if (given.dtype < 0 || given.dtype > LAMINA_F64) {
+  if (given.dtype < 0 || given.dtype > LAMINA_F64)
     fail(which, ": expected a dtype from 0 to ", LAMINA_F64, ", got ", given.dtype);
-  }
   if (given.device < 0) fail(which, ": expected LAMINA_HOST or LAMINA_CUDA(index), got device ", given.device);
   const std::span extents(given.shape, static_cast<std::size_t>(given.rank));
-  if (std::ranges::any_of(extents, [](std::int64_t extent) { return extent < 0; })) {
+  if (std::ranges::any_of(extents, [](std::int64_t extent) { return extent < 0; }))
     fail(which, ": expected extents of 0 and more, got ", lamina::Shape(extents));
-  }
   const auto device = given.device == LAMINA_HOST ? lamina::Device::cpu() : lamina::Device::cuda(given.device - 1);
   return lamina::Tensor::borrow(given.data, lamina::Shape(extents), static_cast<lamina::DType>(given.dtype), device);
 }
@@ -85,9 +82,8 @@ lamina_status lamina_plan_run(lamina_plan* plan, const lamina_tensor* inputs, si
   return guarded([&] {
     require(plan, "plan");
     const std::vector<lamina::Tensor> given = tensors_of(inputs, input_count, plan->inputs, "input");
-    if (output_count != plan->outputs.size()) {
+    if (output_count != plan->outputs.size())
       fail("run: expected ", plan->outputs.size(), " outputs, got ", output_count);
-    }
     if (output_count > 0) require(outputs, "outputs");
     std::ranges::transform(plan->plan.run(given, stream), outputs, view_of);
   });

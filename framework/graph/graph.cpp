@@ -79,17 +79,15 @@ std::vector<int> Graph::optional_inputs() const {
 }
 
 int Graph::check(Value value) const {
-  if (value.node < 0 || value.node >= static_cast<int>(nodes_.size())) {
+  if (value.node < 0 || value.node >= static_cast<int>(nodes_.size()))
     detail::fail("graph: a value of another graph was used (node ", value.node, " of ", nodes_.size(), ')');
-  }
   return value.node;
 }
 
 Value Graph::append(Node node) {
   if (node.name.empty()) detail::fail("graph: a node needs a name");
-  if (!index_.emplace(node.name, static_cast<int>(nodes_.size())).second) {
+  if (!index_.emplace(node.name, static_cast<int>(nodes_.size())).second)
     detail::fail(node.name, ": there is a node of this name already");
-  }
   nodes_.push_back(std::move(node));
   ++changes_;
   return {static_cast<int>(nodes_.size()) - 1};
@@ -127,18 +125,16 @@ Value Graph::add(std::string name, std::shared_ptr<Module> module, std::span<con
 
 void Graph::output(Value value) {
   const int node = check(value);
-  if (std::find(outputs_.begin(), outputs_.end(), node) != outputs_.end()) {
+  if (std::find(outputs_.begin(), outputs_.end(), node) != outputs_.end())
     detail::fail(nodes_[static_cast<std::size_t>(node)].name, ": is an output already");
-  }
   outputs_.push_back(node);
   ++changes_;
 }
 
 Graph Graph::until(std::string_view name) const {
   const Node* last = find(name);
-  if (last == nullptr) {
+  if (last == nullptr)
     detail::fail("graph: there is no node \"", name, '"', detail::nearest_text(name, detail::node_names(*this)));
-  }
   const auto end = static_cast<std::size_t>(last - nodes_.data());
   std::vector<bool> needed(nodes_.size(), false);
   needed[end] = true;
@@ -156,9 +152,7 @@ Graph Graph::until(std::string_view name) const {
     if (node.module == nullptr) values[i] = part.input(node.name, *node.shape, node.dtype);
     if (node.module == nullptr || !needed[i]) continue;
     std::vector<Value> inputs;
-    for (const int input : node.inputs) {
-      inputs.push_back(input < 0 ? Value() : values[static_cast<std::size_t>(input)]);
-    }
+    for (const int input : node.inputs) inputs.push_back(input < 0 ? Value() : values[static_cast<std::size_t>(input)]);
     values[i] = part.add(node.name, node.module, inputs);
   }
   part.output(values[end]);
@@ -180,9 +174,8 @@ std::string detail::foreign_prefix(const Graph& graph, const Weights& weights) {
 
 std::vector<std::string> Graph::load(const Weights& weights) {
   const std::vector<std::string> names = weights.names();
-  if (const std::string prefix = detail::foreign_prefix(*this, weights); !prefix.empty()) {
+  if (const std::string prefix = detail::foreign_prefix(*this, weights); !prefix.empty())
     return load(weights.without_prefix(prefix));
-  }
   struct Assignment {
     Module* module;
     std::string_view parameter;

@@ -62,9 +62,8 @@ Attribute attribute(const Json& value, const std::string& where) {
   if (value.is_number_float()) return value.get<double>();
   if (value.is_number()) return whole_number(value, where);
   if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) {
+  if (!value.is_array())
     fail(where, ": expected a number, a truth value, a text or a list, got ", shortened(value.dump()));
-  }
   if (std::ranges::any_of(value, [](const Json& item) { return item.is_number_float(); })) {
     std::vector<double> numbers;
     for (const Json& item : value) {
@@ -123,9 +122,8 @@ NodeText node_text(const Json& node, const std::string& name) {
   result.op = text(node, "op", name);
   result.inputs = texts(member(node, "inputs", Json::value_t::array, name), name);
   if (!node.contains("attrs")) return result;
-  for (const auto& [key, value] : member(node, "attrs", Json::value_t::object, name).items()) {
+  for (const auto& [key, value] : member(node, "attrs", Json::value_t::object, name).items())
     result.attributes.emplace_back(key, attribute(value, name + ": attribute " + quote(key)));
-  }
   return result;
 }
 
@@ -173,9 +171,8 @@ void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<
   for (const Json& node : list) {
     if (!node.is_object()) fail("lamina.graph nodes: expected objects, got ", shortened(node.dump()));
     const std::string name = text(node, "name", "lamina.graph nodes");
-    if (values.contains(name) || !places.emplace(name, static_cast<int>(nodes.size())).second) {
+    if (values.contains(name) || !places.emplace(name, static_cast<int>(nodes.size())).second)
       fail(quote(name), ": there is a node of this name already");
-    }
     nodes.push_back({name, node_text(node, name)});
   }
   std::vector<std::vector<int>> needed(nodes.size());
@@ -203,15 +200,13 @@ Json to_json(const Attribute& attribute) {
 }  // namespace
 
 Graph graph_from_json(std::string_view source, const Weights& weights) {
-  if (source.size() > longest_text) {
+  if (source.size() > longest_text)
     fail("lamina.graph: expected at most ", longest_text, " bytes, got ", source.size());
-  }
   const Json root = parse_json<Json>(source, "lamina.graph");
   require_keys(root, {"version", "inputs", "nodes", "outputs"}, "lamina.graph");
   const auto version = root.find("version");
-  if (version == root.end() || *version != 1) {
+  if (version == root.end() || *version != 1)
     fail("lamina.graph: expected version 1, got ", version == root.end() ? "none" : shortened(version->dump()));
-  }
   Graph graph;
   std::map<std::string, Value> values;
   add_inputs(graph, root, values);

@@ -48,15 +48,13 @@ constexpr std::array<std::string_view, 2> names_of(Placement) { return {"centre"
 
 // A setting from a file.
 void set(int& pixels, const Json& value, const std::string& key) {
-  if (!value.is_number_integer() || value <= 0 || value > 1 << 20) {
+  if (!value.is_number_integer() || value <= 0 || value > 1 << 20)
     fail(preprocess_key, ": expected \"", key, "\" of 1 or more pixels, got ", detail::shortened(value.dump()));
-  }
   pixels = value.get<int>();
 }
 void set(float& divisor, const Json& value, const std::string& key) {
-  if (!value.is_number() || value == 0) {
+  if (!value.is_number() || value == 0)
     fail(preprocess_key, ": expected a \"", key, "\" other than 0, got ", detail::shortened(value.dump()));
-  }
   divisor = value.get<float>();
 }
 void set(std::array<float, 3>& channels, const Json& value, const std::string& key) {
@@ -74,9 +72,8 @@ void set(std::array<std::uint8_t, 3>& levels, const Json& value, const std::stri
   }
 }
 void set(bool& flag, const Json& value, const std::string& key) {
-  if (!value.is_boolean()) {
+  if (!value.is_boolean())
     fail(preprocess_key, ": expected \"", key, "\" true or false, got ", detail::shortened(value.dump()));
-  }
   flag = value.get<bool>();
 }
 template <class Enum>
@@ -179,17 +176,14 @@ void detail::require_labels(const Model& model) {
 Model model_from(const Weights& weights) {
   const auto& metadata = weights.metadata();
   const auto graph = metadata.find(graph_key);
-  if (graph == metadata.end()) {
+  if (graph == metadata.end())
     fail("there is no graph in it (no \"", graph_key, "\" in its metadata): it holds weights only");
-  }
   Model model;
   model.graph = detail::graph_from_json(graph->second, weights);
-  for (const std::string& name : model.graph.load(weights)) {
+  for (const std::string& name : model.graph.load(weights))
     model.warnings.push_back("the graph does not use tensor " + detail::quote(name));
-  }
-  if (const auto found = metadata.find(preprocess_key); found != metadata.end()) {
+  if (const auto found = metadata.find(preprocess_key); found != metadata.end())
     model.preprocess = detail::preprocess_from_json(found->second);
-  }
   if (const auto found = metadata.find(labels_key); found != metadata.end()) model.labels = lines(found->second);
   if (const auto found = metadata.find(description_key); found != metadata.end()) model.description = found->second;
   if (const auto found = metadata.find(export_key); found != metadata.end()) {
@@ -231,9 +225,8 @@ Weights to_weights(const Model& model) {
   for (const std::string& label : model.labels) labels += label + '\n';
   if (!labels.empty()) metadata[labels_key] = labels.substr(0, labels.size() - 1);
   if (!model.description.empty()) metadata[description_key] = model.description;
-  if (!model.metadata.empty()) {
+  if (!model.metadata.empty())
     metadata[export_key] = Json(model.metadata).dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
   return weights;
 }
 

@@ -121,17 +121,13 @@ class Resolver {
     if (!options_.outputs.empty()) outputs_.clear();
     for (const std::string& name : options_.outputs) {
       const Graph::Node* node = graph_.find(name);
-      if (node == nullptr) {
+      if (node == nullptr)
         fail("compile: there is no node ", quote(name), " to be an output", nearest_text(name, node_names(graph_)));
-      }
       outputs_.push_back(static_cast<int>(node - nodes_.data()));
     }
-    for (const int output : outputs_) {
-      result_.output_names.push_back(nodes_[static_cast<std::size_t>(output)].name);
-    }
-    if (std::set(outputs_.begin(), outputs_.end()).size() != outputs_.size()) {
+    for (const int output : outputs_) result_.output_names.push_back(nodes_[static_cast<std::size_t>(output)].name);
+    if (std::set(outputs_.begin(), outputs_.end()).size() != outputs_.size())
       fail("compile: expected each output once");
-    }
     needed_.assign(nodes_.size(), false);
     possible_.assign(nodes_.size(), false);
     for (const int output : outputs_) possible_[static_cast<std::size_t>(output)] = true;
@@ -182,15 +178,12 @@ class Resolver {
     }
     Shape shape = declared;
     if (const auto given = options_.input_shapes.find(node.name); given != options_.input_shapes.end()) {
-      if (!declared.admits(given->second)) {
+      if (!declared.admits(given->second))
         fail(node.name, ": expected a shape that fits ", declared, ", got ", given->second);
-      }
       shape = given->second;
     }
     shape = shape.with_batch(options_.batch);
-    if (!shape.is_known()) {
-      fail(node.name, ": its shape ", declared, " is open; CompileOptions::input_shapes gives it");
-    }
+    if (!shape.is_known()) fail(node.name, ": its shape ", declared, " is open; CompileOptions::input_shapes gives it");
     return result_.network.add_input(node.name, shape, node.dtype);
   }
 
@@ -207,9 +200,8 @@ class Resolver {
 
   int add(const Graph::Node& node) {
     std::vector<int> inputs;
-    for (const int input : node.inputs) {
+    for (const int input : node.inputs)
       inputs.push_back(input < 0 ? none : result_.node[static_cast<std::size_t>(input)]);
-    }
     if (const auto* constant = dynamic_cast<const Constant*>(node.module.get())) {
       if (!constant->value().defined()) fail("was never set; load weights first");
       return result_.network.add_constant(node.name, constant->value());

@@ -12,9 +12,8 @@ namespace lamina {
 namespace {
 
 void require_scores(std::string_view what, const Tensor& tensor) {
-  if (!tensor.defined() || tensor.dtype() != DType::f32 || tensor.shape().rank() == 0) {
+  if (!tensor.defined() || tensor.dtype() != DType::f32 || tensor.shape().rank() == 0)
     detail::fail(what, ": expected f32 [..., classes], got ", tensor.description());
-  }
 }
 
 }  // namespace
@@ -48,9 +47,8 @@ Scores scores_of(const Graph& graph) {
 }
 
 Tensor class_scores(const Tensor& output, Scores scores) {
-  if (!output.defined() || !is_activation(output.dtype()) || output.shape().rank() != 2) {
+  if (!output.defined() || !is_activation(output.dtype()) || output.shape().rank() != 2)
     detail::fail("expected scores f32 [N, classes], got ", output.description());
-  }
   const Tensor numbers = output.to(Device::cpu()).to(DType::f32);
   const std::int64_t count = numbers.shape()[1];
   if (count == 1 && scores == Scores::independent) {
@@ -64,9 +62,8 @@ Tensor class_scores(const Tensor& output, Scores scores) {
 std::vector<Scored> top_k(const Tensor& scores, int k) {
   require_scores("top_k", scores);
   if (k < 0) detail::fail("top_k: expected a k of 0 or more, got ", k);
-  if (scores.numel() != scores.shape()[-1]) {
+  if (scores.numel() != scores.shape()[-1])
     detail::fail("top_k: expected the scores of one image, got ", scores.description(), "; take slices of a batch");
-  }
   const Tensor host = scores.to(Device::cpu());
   const std::span<const float> values = host.values<float>();
   std::vector<int> order(values.size());

@@ -124,9 +124,8 @@ void Importer::add_inputs() {
     if (input.kind != "tensor") refuse("expected a tensor, got ", input.kind.empty() ? "no type" : input.kind);
     const ElementType* type = find_element_type(input.data_type);
     if (type == nullptr || !type->dtype) refuse("Lamina has no element type ", element_type_name(input.data_type));
-    if (input.dims.size() > Shape::max_rank) {
+    if (input.dims.size() > Shape::max_rank)
       refuse("expected at most ", Shape::max_rank, " dimensions, got ", input.dims.size());
-    }
     std::vector<std::int64_t> shape;
     if (!input.has_shape) shape.push_back(any_extents);
     for (const ValueInfoProto::Dimension& dim : input.dims) {
@@ -170,9 +169,8 @@ void Importer::add_node(const FlatNode& node) {
     refusals_.add(node, kind);
   } else {
     const bool microsoft = is_microsoft(node.domain, node.op);
-    if (!microsoft && (node.version < oldest_opset || node.version > newest_opset)) {
+    if (!microsoft && (node.version < oldest_opset || node.version > newest_opset))
       fail(path_, ": ", node.name, ": expected opset ", oldest_opset, " to ", newest_opset, ", got ", node.version);
-    }
     try {
       microsoft ? from_microsoft(call) : modernise(call);
       if (!knows_(call.op)) {

@@ -85,8 +85,10 @@ def ask(**inputs):
     status, answer = server.json("/v2/models/default/infer", json.dumps({"inputs": inputs}))
     return answer["outputs"][0]["data"] if status == 200 else status
 found = [ask(x=[1, 1, 1]), ask(k=[4, 5, 6], x=[1, 1, 1]), ask(k=[4, 5, 6]), ask(x=[1, 1, 1], kk=[1]), ask(x=[1, 1, 1], k=[1])]
+ports = server.json("/v2/models/default")[1]["inputs"]
 server.stop()
 assert found == [[1, 2, 3], [4, 5, 6], 400, 400, 400], found
+assert [(port["name"], port["shape"], port.get("parameters")) for port in ports] == [("x", [3], None), ("k", [3], {"optional": True})], ports
 PY
 fi
 

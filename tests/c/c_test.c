@@ -31,38 +31,20 @@
 static int print_abi(void) {
   printf("LAMINA_C_VERSION %d\n", LAMINA_C_VERSION);
   SIZE(lamina_tensor);
-  FIELD(lamina_tensor, data);
-  FIELD(lamina_tensor, shape);
-  FIELD(lamina_tensor, rank);
-  FIELD(lamina_tensor, dtype);
-  FIELD(lamina_tensor, device);
-  FIELD(lamina_tensor, reserved);
+  FIELD(lamina_tensor, data), FIELD(lamina_tensor, shape), FIELD(lamina_tensor, rank);
+  FIELD(lamina_tensor, dtype), FIELD(lamina_tensor, device), FIELD(lamina_tensor, reserved);
   SIZE(lamina_port);
-  FIELD(lamina_port, name);
-  FIELD(lamina_port, shape);
-  FIELD(lamina_port, rank);
+  FIELD(lamina_port, name), FIELD(lamina_port, shape), FIELD(lamina_port, rank);
   FIELD(lamina_port, dtype);
   SIZE(lamina_compile_options);
-  FIELD(lamina_compile_options, size);
-  FIELD(lamina_compile_options, batch);
-  FIELD(lamina_compile_options, device);
-  FIELD(lamina_compile_options, precision);
-  FIELD(lamina_compile_options, input_format);
-  FIELD(lamina_compile_options, output_format);
-  FIELD(lamina_compile_options, input_shapes);
-  FIELD(lamina_compile_options, input_shape_count);
-  FIELD(lamina_compile_options, threads);
-  FIELD(lamina_compile_options, batch_invariant);
-  FIELD(lamina_compile_options, constants);
-  FIELD(lamina_compile_options, constant_names);
+  FIELD(lamina_compile_options, size), FIELD(lamina_compile_options, batch), FIELD(lamina_compile_options, device);
+  FIELD(lamina_compile_options, precision), FIELD(lamina_compile_options, input_format), FIELD(lamina_compile_options, output_format);
+  FIELD(lamina_compile_options, input_shapes), FIELD(lamina_compile_options, input_shape_count), FIELD(lamina_compile_options, threads);
+  FIELD(lamina_compile_options, batch_invariant), FIELD(lamina_compile_options, constants), FIELD(lamina_compile_options, constant_names);
   FIELD(lamina_compile_options, constant_count);
   SIZE(lamina_picture);
-  FIELD(lamina_picture, data);
-  FIELD(lamina_picture, chroma);
-  FIELD(lamina_picture, stride);
-  FIELD(lamina_picture, width);
-  FIELD(lamina_picture, height);
-  FIELD(lamina_picture, format);
+  FIELD(lamina_picture, data), FIELD(lamina_picture, chroma), FIELD(lamina_picture, stride);
+  FIELD(lamina_picture, width), FIELD(lamina_picture, height), FIELD(lamina_picture, format);
   FIELD(lamina_picture, reserved);
   SIZE(lamina_scored);
   FIELD(lamina_scored, index);
@@ -127,6 +109,9 @@ static void test_photo(const lamina_model* model, const char* path) {
   EXPECT(lamina_top_classes(logits.data, CLASSES, best, 2) == LAMINA_OK);
   EXPECT(best[0].index == 7 && best[0].score > 0.99f && best[0].score <= 1.0f && best[1].score < best[0].score);
   EXPECT_FAILS(lamina_top_classes(logits.data, CLASSES, best, 11), "got 11");
+  lamina_scored same[2];
+  EXPECT(lamina_model_top_classes(model, logits.data, CLASSES, same, 2) == LAMINA_OK);
+  EXPECT(memcmp(best, same, sizeof best) == 0);
   lamina_plan_free(plan);
 }
 
@@ -231,6 +216,20 @@ static void test_preprocess(const char* onnx, const char* photo) {
   lamina_model_free(model);
 }
 
+/* What the numbers are, the model says: those of a sigmoid are probabilities, and a lone one is of two classes. */
+static void test_sigmoid(const char* path) {
+  lamina_model* model = NULL;
+  lamina_scored best[2];
+  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
+  EXPECT(lamina_model_top_classes(model, (const float[]){0.1f, 0.9f, 0.8f}, 3, best, 2) == LAMINA_OK);
+  EXPECT(best[0].index == 1 && best[0].score == 0.9f && best[1].index == 2 && best[1].score == 0.8f);
+  EXPECT(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 2) == LAMINA_OK);
+  EXPECT(best[0].index == 0 && best[0].score == 0.75f && best[1].index == 1 && best[1].score == 0.25f);
+  EXPECT_FAILS(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 3), "expected at most 2 classes, got 3");
+  EXPECT_FAILS(lamina_model_top_classes(NULL, (const float[]){0.25f}, 1, best, 1), "model: expected a pointer");
+  lamina_model_free(model);
+}
+
 static void test_refusals(const lamina_model* model) {
   lamina_model* other = NULL;
   lamina_plan* plan = NULL;
@@ -285,6 +284,8 @@ int main(int argc, char** argv) {
   test_preprocess(onnx, path);
   snprintf(onnx, sizeof onnx, "%s/tests/golden/open_shape.onnx", argv[1]);
   test_open(onnx);
+  snprintf(onnx, sizeof onnx, "%s/tests/golden/sigmoid.onnx", argv[1]);
+  test_sigmoid(onnx);
   test_refusals(model);
   lamina_model_free(model);
   puts("all passed");
