@@ -138,7 +138,7 @@ void quantize_model(const QuantizeCommand& command) {
   if (!quantized.model.preprocess) quantized.model.preprocess = preprocess;
   if (!command.json.to_stdout()) fmt::print("{}", table_of(quantized));
   command.json.write(json_of(quantized));
-  if (quantized.error >= 1 && !command.force) {
+  if (!(quantized.error < 1) && !command.force) {
     throw Error(
         fmt::format("{}: in eight bits the outputs are off by {:.3g} times what they are: nothing was written; "
                     "--max-error leaves layers in floats, --force writes it nevertheless",

@@ -52,15 +52,16 @@ class Quantized(NamedTuple):
 @with_options
 def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[Photo], out: str | os.PathLike[str] | None = None, *,
              max_error: float = math.inf, calibration: Literal["minmax", "percentile"] = "minmax", equalize: bool = True,
-             correct_bias: bool = True, upright: bool = True, progress: Callable[[int, int], object] | None = None,
-             **options: Any) -> Quantized:
+             correct_bias: bool = True, force: bool = False, upright: bool = True,
+             progress: Callable[[int, int], object] | None = None, **options: Any) -> Quantized:
     """Makes of a network one that multiplies in eight bits, as the command `lamina quantize` does.
 
     model: a Model, or its file. photos: such as the network will see, some hundred: a folder, or paths, bytes of files,
     images of Pillow and pixels uint8 [H, W, 3]; or inputs as they occur, float32 [n, ...], of which every row is a sample.
     out: the file to write, .safetensors or .onnx. max_error: what the outputs may be off by on those held back; layers stay
     in floats until it holds. calibration: what the 256 levels of a value reach over. equalize brings channels to ranges
-    alike, correct_bias takes off what rounding the weights adds. progress is told how many networks were measured, of
+    alike, correct_bias takes off what rounding the weights adds. A model whose outputs are off by as much as they are large is
+    written to `out` with force=True only. progress is told how many networks were measured, of
     how many at most. The other keywords are those of Model.compile: how the networks are run that are measured.
     """
     make = getattr(_core, "quantize", None)
@@ -75,6 +76,9 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
     file, layers, error, agreement, compared, held_back, equalized = make(
         model.graph, model.preprocess, model.labels, samples, calibration, max_error, equalize, correct_bias, progress, **options)
     made = Model(file.graph, file.preprocess, file.labels)
+    if out is not None and not error < 1 and not force:
+        raise Error(f"quantize: in eight bits the outputs are off by {error:.3g} times what they are: nothing was written; "
+                    "max_error leaves layers in floats, force=True writes it nevertheless")
     if out is not None:
         made.save(out)
     return Quantized(made, [QuantizedLayer(*layer) for layer in layers], error, agreement, compared, held_back, equalized, unread)

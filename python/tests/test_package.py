@@ -51,6 +51,9 @@ def test_inputs_that_have_a_value(tmp_path):
     path = onnx.write(tmp_path / "default.onnx", [onnx.node("Mul", ["x", "k"], "y")], ports[:2], ports[2:],
                       {"k": np.array([1, 2, 3], np.float32)})
     model, x, five = lamina.load(path), np.ones(3, np.float32), np.full(3, 5, np.float32)
+    model.save(tmp_path / "again.onnx")
+    again = lamina.load(tmp_path / "again.onnx")
+    assert again.graph.optional_inputs == ("k",) and again({"x": x, "k": five}).tolist() == [5, 5, 5]
     assert model.input_names == ("x",) and model.graph.optional_inputs == ("k",)
     assert model(x).tolist() == model({"x": x}).tolist() == [1, 2, 3]
     assert model({"x": x, "k": five}).tolist() == model(x, constants={"k": five}).tolist() == [5, 5, 5]

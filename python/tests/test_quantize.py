@@ -2,6 +2,7 @@
 
 import lamina
 import numpy as np
+import onnx_writer as onnx
 import pytest
 
 
@@ -28,6 +29,21 @@ def test_layers_stay_in_floats(digits, photos):
     plain = lamina.quantize(digits, photos, max_error=0.003, calibration="percentile", equalize=False, correct_bias=False)
     assert plain.error <= 0.003 and plain.equalized == 0
     assert {layer.why for layer in plain.layers if not layer.quantized} == {"its error"} and any(layer.quantized for layer in plain.layers)
+
+
+def test_a_model_that_is_no_good_is_not_written_unasked(tmp_path):
+    """The difference of two large values that are nearly alike: their 256 levels know nothing of it."""
+    arrays = {"w": np.float32([1, 1, 1, 1.001, 1.001, 1.001]).reshape(2, 3, 1, 1), "v": np.float32([1, -1]).reshape(1, 2, 1, 1)}
+    nodes = [onnx.node("Conv", ["x", "w"], "c"), onnx.node("Relu", ["c"], "r"), onnx.node("Conv", ["r", "v"], "y")]
+    file = onnx.write(tmp_path / "difference.onnx", nodes, [("x", "float32", ["N", 3, 32, 32])],
+                      [("y", "float32", ["N", 1, 32, 32])], arrays)
+    x = np.random.default_rng(0).standard_normal((8, 3, 32, 32)).astype(np.float32)
+    out = tmp_path / "eight.safetensors"
+    with pytest.raises(lamina.Error, match="off by 3.21 times what they are: nothing was written; max_error .* force=True"):
+        lamina.quantize(file, x, out)
+    assert not out.exists() and lamina.quantize(file, x).error > 3
+    lamina.quantize(file, x, out, force=True)
+    assert out.exists()
 
 
 def test_what_cannot_be_quantised_is_said(digits, photos, tmp_path):

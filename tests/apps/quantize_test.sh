@@ -21,6 +21,24 @@ assert some["error"] <= 0.003 and 0 < sum(layer["quantized"] for layer in some["
 assert all(layer["quantized"] and layer["error"] > 0 for layer in p["layers"]) and p["agreement"] == 1
 EOF2
 
+# outputs off by as much as they are large: the difference of two values that are nearly alike
+python3 - "$source" <<'EOF3'
+import pathlib, struct, sys
+from types import SimpleNamespace
+sys.path.insert(0, sys.argv[1] + "/python/tests")
+import onnx_writer as onnx
+def numbers(shape, *values):
+    return SimpleNamespace(shape=shape, dtype=SimpleNamespace(name="float32"), tobytes=lambda: struct.pack(f"<{len(values)}f", *values))
+onnx.write(pathlib.Path("difference.onnx"),
+           [onnx.node("Conv", ["x", "w"], "c"), onnx.node("Relu", ["c"], "r"), onnx.node("Conv", ["r", "v"], "y")],
+           [("x", "float32", ["N", 3, 32, 32])], [("y", "float32", ["N", 1, 32, 32])],
+           {"w": numbers([2, 3, 1, 1], 1, 1, 1, 1.001, 1.001, 1.001), "v": numbers([1, 2, 1, 1], 1, -1)})
+EOF3
+difference=(quantize difference.onnx [0-9].png --preprocess imagenet --out difference.safetensors)
+expect 1 'the outputs are off by .* times what they are: nothing was written; .*--force writes it' "${difference[@]}"
+check 'and nothing was' test ! -e difference.safetensors
+expect 0 'wrote difference.safetensors' "${difference[@]}" --force
+
 # what cannot be
 expect 1 'd8.safetensors: quantize: the model is quantised already: ' quantize d8.safetensors 7.png --out again.safetensors
 expect 1 'no layer stays in eight bits' quantize "$digits" [0-9].png --out no.safetensors --max-error 1e-9

@@ -115,7 +115,7 @@ void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node
     put(v, 2, [&](pbf_writer& type) {
       put(type, 1, [&](pbf_writer& tensor) {
         tensor.add_int32(1, detail::data_type_of(*dtype));
-        if (node.module != nullptr || *node.shape == Shape{any_rank}) return;
+        if (tag == 12 || *node.shape == Shape{any_rank}) return;
         put(tensor, 2, [&](pbf_writer& shape) {
           int place = 0;
           for (const std::int64_t extent : *node.shape) {
@@ -242,7 +242,7 @@ void save_onnx(const std::filesystem::path& path, const Graph& network) {
   put(model, 7, [&](pbf_writer& graph) {
     graph.add_string(2, "network");
     for (const Graph::Node& node : network.nodes()) {
-      if (node.module == nullptr) put_value(graph, 11, node, node.dtype);
+      if (node.module == nullptr || node.is_optional()) put_value(graph, 11, node, node.dtype);
       if (const auto* constant = dynamic_cast<const Constant*>(node.module.get()))
         put_constant(graph, node.name, constant->value());
     }
