@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "lamina/base/atomic_file.h"
 #include "lamina/base/error.h"
@@ -30,12 +31,20 @@ bool holds(const fs::path& path, std::span<const std::byte> bytes) {
   }
 }
 
+/// A picture by its name, also of a kind that this build does not read: nobody calls a folder so.
+bool is_named_like_picture(const std::string& out) {
+  std::string ending = fs::path(out).extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::string_view others[] = {".jpg", ".jpeg", ".webp", ".heic", ".heif", ".avif", ".tif", ".tiff"};
+  return detail::is_named_like_image(out) || std::ranges::find(others, ending) != std::end(others);
+}
+
 }  // namespace
 
 PicturePaths::PicturePaths(std::string out, std::string suffix, std::span<const fs::path> photos)
     : out_(std::move(out)), suffix_(std::move(suffix)) {
   const bool named_png = out_.ends_with(".png") || out_.ends_with(".PNG");
-  if (!named_png && detail::is_named_like_image(out_)) {
+  if (!named_png && is_named_like_picture(out_)) {
     throw Error(fmt::format(
         "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", out_));
   }

@@ -7,6 +7,7 @@ cd "$work"
 model=$source/weights/alexnet-conv1.safetensors
 photo=$source/docs/images/chelsea.png
 failures=0
+reads_jpeg=$("$lamina" doctor 2>/dev/null | grep -c '^photographs: .*JPEG')  # 0 in a build without libjpeg
 
 # expect CODE WORDS ARGUMENT...: runs lamina, expects that exit code, and WORDS (a pattern) in what it prints.
 expect() {

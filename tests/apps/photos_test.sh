@@ -6,7 +6,14 @@ digits=$source/weights/digits.safetensors
 golden=$source/tests/golden
 
 formats=$("$lamina" doctor | sed -n 's/^photographs: //p')
-check 'doctor says what is read' grep -q 'PNG, JPEG' <<<"$formats"
+check 'doctor says what is read' grep -q '^PNG, ' <<<"$formats"
+images=$source/docs/images
+if [ "$reads_jpeg" -eq 0 ]; then
+  images=$work/images
+  mkdir images
+  cp "$source"/docs/images/*.png images
+  cp images/coffee.png images/rocket.png
+fi
 
 # a photograph that a camera stored lying, as JPEG, and as WebP and HEIC where they are read
 python3 - "$source" <<'PY'
@@ -15,12 +22,14 @@ jpeg = open(sys.argv[1] + "/docs/images/rocket.jpg", "rb").read()
 exif = b"Exif\0\0MM\0*\0\0\0\x08\0\1\x01\x12\0\3\0\0\0\1\0\6\0\0\0\0\0\0"
 open("lying.jpg", "wb").write(jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:])
 PY
-expect 0 'lying.jpg: 427x640 -> ' features lying.jpg
-expect 0 'lying.jpg: 640x427 -> ' features lying.jpg --as-stored --out stored
+if [ "$reads_jpeg" -gt 0 ]; then
+  expect 0 'lying.jpg: 427x640 -> ' features lying.jpg
+  expect 0 'lying.jpg: 640x427 -> ' features lying.jpg --as-stored --out stored
+  answer() { "$lamina" classify "$1" --model "$golden/tiny-classifier.safetensors" --csv "${@:2}" | cut -d, -f2-; }
+  check 'classify turns it, too' test "$(answer lying.jpg)" != "$(answer lying.jpg --as-stored)"
+  check 'and sees it as stored with --as-stored' test "$(answer lying.jpg --as-stored)" = "$(answer "$source/docs/images/rocket.jpg")"
+fi
 expect 0 'transparent' features --help
-answer() { "$lamina" classify "$1" --model "$golden/tiny-classifier.safetensors" --csv "${@:2}" | cut -d, -f2-; }
-check 'classify turns it, too' test "$(answer lying.jpg)" != "$(answer lying.jpg --as-stored)"
-check 'and sees it as stored with --as-stored' test "$(answer lying.jpg --as-stored)" = "$(answer "$source/docs/images/rocket.jpg")"
 case $formats in
   *WebP*) expect 0 'lossy.webp: 97x75 -> ' features "$golden/images/lossy.webp" --out webp.png ;;
   *) expect 1 'this is a WebP picture; dwebp makes a PNG of it' features "$golden/images/lossy.webp" --out webp.png ;;
@@ -70,10 +79,10 @@ expect 1 'has no layer "input"' features "$photo" --model "$digits" --layer inpu
 expect 1 'expected a layer of feature maps .*classifier.6 gives \[1, 10\]' features "$photo" --model "$digits" --layer classifier.6
 
 # a directory: one picture each and a sheet of all; nothing is overwritten by another picture
-expect 0 'wrote sheet.png: 4 photographs' features "$source/docs/images" --out pictures --sheet sheet.png
+expect 0 'wrote sheet.png: 4 photographs' features "$images" --out pictures --sheet sheet.png
 check 'a picture for each' test "$(ls pictures | wc -l)" -eq 4
 check 'the sheet is a PNG' grep -q PNG <(head -c 8 sheet.png)
-expect 0 'holds this very picture already' features "$source/docs/images" --out pictures
+expect 0 'holds this very picture already' features "$images" --out pictures
 check 'the same again adds nothing' test "$(ls pictures | wc -l)" -eq 4
 cp pictures/chelsea-features.png kept.png
 expect 0 'wrote pictures/chelsea-features-2.png, as pictures/chelsea-features.png holds another picture' \
@@ -81,7 +90,7 @@ expect 0 'wrote pictures/chelsea-features-2.png, as pictures/chelsea-features.pn
 check 'the first one is intact' cmp -s kept.png pictures/chelsea-features.png
 expect 0 'chelsea-features-2.png holds this very picture already' features "$photo" --model "$digits" --out pictures
 expect 1 'sheet: expected a name that ends in .png' features "$photo" --sheet sheet.jpg
-"$lamina" features "$source/docs/images" --out again >order.txt
+"$lamina" features "$images" --out again >order.txt
 check 'answers are in the order of the names' test "$(grep -o '^[^ ]*images/[a-z]*' order.txt | grep -o '[a-z]*$' | tr '\n' ' ')" = 'astronaut chelsea coffee rocket '
 
 # --open shows what was drawn, where there is a desktop
@@ -92,15 +101,15 @@ if [ "$(uname)" = Linux ]; then
   mkdir bin && printf '#!/bin/sh\necho "shown: $1"\n' >bin/xdg-open && chmod +x bin/xdg-open
   export DISPLAY=:9
   PATH=$work/bin:$PATH expect 0 "shown: $work/one.png" features "$photo" --out one.png --open
-  PATH=$work/bin:$PATH expect 0 "shown: $work/sheet.png" features "$source/docs/images" --out shown --sheet sheet.png --open
-  PATH=$work/bin:$PATH expect 0 "shown: $work/shown" features "$source/docs/images" --out shown --open
+  PATH=$work/bin:$PATH expect 0 "shown: $work/sheet.png" features "$images" --out shown --sheet sheet.png --open
+  PATH=$work/bin:$PATH expect 0 "shown: $work/shown" features "$images" --out shown --open
   check 'no viewer' grep -q 'open: there is no xdg-open on this machine' \
     <<<"$(PATH=$work/none "$lamina" features "$photo" --out one.png --open 2>&1)"
 fi
 
 # the digits' model says that it reads digits, where it is shown something else
 expect 0 'digits.safetensors reads one handwritten digit.*not sure of this photograph' classify "$source/docs/images/astronaut.png" --model "$digits"
-expect 0 'not sure of [2-4] of these photographs' classify "$source/docs/images" --model "$digits"
+expect 0 'not sure of [2-4] of these photographs' classify "$images" --model "$digits"
 check 'not where it is sure' test -z "$("$lamina" classify "$source/weights/digits/7.png" --device cpu --model "$digits" 2>&1 >/dev/null)"
 expect 0 'for: reads one handwritten digit' inspect "$digits"
 expect 0 'wrote' convert "$digits" half.safetensors --dtype f16
