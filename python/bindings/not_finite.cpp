@@ -16,14 +16,15 @@ namespace nb = nanobind;
 
 PyObject* category = nullptr;
 
-/// Numbers with all bits of the exponent set are NaN or infinite.
+/// Numbers with all bits of the exponent set are NaN or infinite: one more carries into the sign.
 template <class Word>
 bool begins_finite(const Tensor& numbers, unsigned exponent) {
   const auto* words = static_cast<const Word*>(numbers.raw());
   const auto count = static_cast<std::size_t>(std::min<std::int64_t>(numbers.numel(), 1 << 16));
-  bool finite = true;
-  for (std::size_t i = 0; i < count; ++i) finite &= (words[i] & exponent) != exponent;
-  return finite;
+  const unsigned one = exponent & (0 - exponent);
+  Word carried = 0;
+  for (std::size_t i = 0; i < count; ++i) carried |= static_cast<Word>((words[i] & exponent) + one);
+  return carried <= exponent;
 }
 
 bool begins_finite(const Tensor& numbers) {
