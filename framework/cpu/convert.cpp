@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
@@ -22,13 +23,39 @@ void convert_in_place(std::int64_t count, DType from, const std::byte* input, DT
   const auto in_size = static_cast<std::int64_t>(size_of(from)), out_size = static_cast<std::int64_t>(size_of(to));
   pool.parallel_for(detail::ceil_div(count, chunk), [=](std::int64_t task, int) {
     alignas(64) float values[static_cast<std::size_t>(block<float>)];
-    const std::int64_t end = std::min(count, (task + 1) * chunk);
-    for (std::int64_t i = task * chunk; i < end; i += block<float>) {
+    const std::int64_t first = task * chunk, end = std::min(count, first + chunk);
+    const auto bytes = static_cast<std::size_t>((end - first) * in_size);
+    if (from == to) std::memcpy(output + first * out_size, input + first * in_size, bytes);
+    for (std::int64_t i = from == to ? end : first; i < end; i += block<float>) {
       const std::int64_t n = std::min(block<float>, end - i);
       load(from, input + i * in_size, values, n);
       store(to, values, output + i * out_size, n);
     }
   });
+}
+
+/// to[c * to_pitch + r] = from[r * from_pitch + c]; floats four by four in vectors that every processor has.
+template <class T>
+void turn(const T* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, T* to,
+          std::int64_t to_pitch) {
+  using Four [[gnu::vector_size(16)]] = float;
+  const std::int64_t down = sizeof(T) == 4 ? rows / 4 * 4 : 0, across = columns / 4 * 4;
+  for (std::int64_t r = 0; r < down; r += 4) {
+    for (std::int64_t c = 0; c < across; c += 4) {
+      Four x[4];
+      for (int i = 0; i < 4; ++i) std::memcpy(&x[i], from + (r + i) * from_pitch + c, sizeof x[i]);
+      const Four a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5),
+                 b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+      const Four e = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7),
+                 f = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+      x[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5), x[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+      x[2] = __builtin_shufflevector(e, f, 0, 1, 4, 5), x[3] = __builtin_shufflevector(e, f, 2, 3, 6, 7);
+      for (int i = 0; i < 4; ++i) std::memcpy(to + (c + i) * to_pitch + r, &x[i], sizeof x[i]);
+    }
+  }
+  for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t r = c < across ? down : 0; r < rows; ++r) to[c * to_pitch + r] = from[r * from_pitch + c];
+  }
 }
 
 /// A matrix whose columns become rows, a tile at a time.
@@ -40,16 +67,16 @@ struct Turned {
 
   void tile(std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) const {
     alignas(64) float values[tile_size], turned[tile_size];
-    for (std::int64_t r = 0; r < height; ++r) {
+    std::byte* const bytes = output + column * rows + row;
+    if (size_of(to) == 1) return turn(input + row * columns + column, columns, height, width, bytes, rows);
+    const bool plain = size_of(from) == 4, direct = size_of(to) == 4;
+    for (std::int64_t r = 0; r < height && !plain; ++r) {
       const std::int64_t at = (row + r) * columns + column;
       load(from, input + at * static_cast<std::int64_t>(size_of(from)), values + r * width, width);
     }
-    const bool direct = to == DType::f32;
-    float* const target = direct ? reinterpret_cast<float*>(output) + column * rows + row : turned;
-    const std::int64_t pitch = direct ? rows : height;
-    for (std::int64_t c = 0; c < width; ++c) {
-      for (std::int64_t r = 0; r < height; ++r) target[c * pitch + r] = values[r * width + c];
-    }
+    turn(plain ? reinterpret_cast<const float*>(input) + row * columns + column : values, plain ? columns : width,
+         height, width, direct ? reinterpret_cast<float*>(output) + column * rows + row : turned,
+         direct ? rows : height);
     if (direct) return;
     const auto size = static_cast<std::int64_t>(size_of(to));
     if (height == rows) return store(to, turned, output + column * rows * size, width * height);
@@ -71,7 +98,6 @@ void convert(const Activation& a, Format from, const void* input, Format to, voi
   // Rows are channels on one side and pixels on the other.
   const bool planes = from.layout == Layout::nchw;
   const std::int64_t rows = planes ? a.channels : a.pixels, columns = planes ? a.pixels : a.channels;
-  if (from.dtype == to.dtype && size_of(to.dtype) == 1) return turn(a.images, rows, columns, in, out, pool);
   const std::int64_t channels = std::min(tile_channels, a.channels), pixels = tile_size / channels;
   const std::int64_t height = planes ? channels : pixels, width = planes ? pixels : channels;
   const std::int64_t down = detail::ceil_div(rows, height), across = detail::ceil_div(columns, width);

@@ -218,9 +218,9 @@ std::unique_ptr<Operator> prepare_with(const ConvProblem& problem, const Prepara
                   .int8_end = &parts.end},
                  {}, *execution.pool, workspace);
         if (turned) {
-          turn(g.batch, g.out_pixels(), std::int64_t{g.out_channels},
-               reinterpret_cast<const std::int32_t*>(workspace + own), outputs[0].values<std::int32_t>().data(),
-               *execution.pool);
+          constexpr DType type = DType::i32;
+          convert({g.batch, g.out_channels, g.out_pixels()}, {type, Layout::nhwc}, workspace + own,
+                  {type, Layout::nchw}, outputs[0].raw(), *execution.pool);
         }
       });
 }
