@@ -1,15 +1,14 @@
 #include "lamina/tensor/constants.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -71,9 +70,9 @@ Hash hash_of(const void* data, std::size_t bytes) {
 }
 
 struct Key {
-  int device;         // -1: the CPU; less than that: of plans that are only looked at
+  int device;         // -1: the CPU; -2: what is packed there; less than that: of plans that are only looked at
   std::size_t bytes;  // of the block
-  Hash hash;          // of its elements, or of its sources' and the packing
+  Hash hash;          // of its elements, on the CPU of the first of them; of how it is packed, and from what
 
   friend auto operator<=>(const Key&, const Key&) = default;
 };
@@ -81,7 +80,7 @@ struct Key {
 struct Block {
   Tensor memory;
   bool counts = true;
-  std::optional<Key> key = {};
+  std::vector<Key> keys = {};
   std::shared_ptr<const std::size_t> claim = std::make_shared<const std::size_t>(memory.bytes());
 
   Block(Tensor tensor, bool does_count) : memory(std::move(tensor)), counts(does_count) {}
@@ -91,9 +90,8 @@ struct Block {
 struct Store {
   const unsigned generation = fork_generation();
   std::mutex mutex;
-  std::condition_variable made;
-  std::map<Key, std::weak_ptr<Block>> known;
-  std::set<Key> under_way;
+  std::array<std::recursive_mutex, 16> making;  // by device: whoever makes a block is alone, and makes none twice
+  std::multimap<Key, std::weak_ptr<Block>> known;
 
   /// The process's. What the parent's other threads had locked stays so in a child, which has another.
   static Store& here() {
@@ -105,48 +103,47 @@ struct Store {
     }
   }
 
-  std::shared_ptr<Block> find(const Key& key) {
-    const auto found = known.find(key);
-    return found == known.end() ? nullptr : found->second.lock();
+  /// A block of that key, and of these elements if they are given.
+  std::shared_ptr<Block> find(const Key& key, const Tensor& elements = {}) {
+    std::vector<std::shared_ptr<Block>> seen;  // whose other users may be gone meanwhile: freed after the lock is
+    const std::scoped_lock lock(mutex);
+    for (auto [at, end] = known.equal_range(key); at != end; ++at) {
+      const auto& block = seen.emplace_back(at->second.lock());
+      if (block == nullptr) continue;
+      if (!elements.defined() || std::memcmp(block->memory.raw(), elements.raw(), elements.bytes()) == 0) return block;
+    }
+    return nullptr;
   }
 
-  /// The block of that key, or what `make` gives.
-  std::shared_ptr<Block> obtain(Key key, const std::function<Tensor()>& make) {
-    std::unique_lock lock(mutex);
-    if (DryRun::active()) {
-      if (auto block = find(key)) return block;
-      key.device = -3 - key.device;
-    }
-    made.wait(lock, [&] { return !under_way.contains(key); });
-    if (auto block = find(key)) return block;
-    under_way.insert(key);
-    lock.unlock();
-    const auto end = [&](const std::shared_ptr<Block>& block) {
-      const std::scoped_lock again(mutex);
-      under_way.erase(key);
-      if (block != nullptr) known[key] = block;
-      made.notify_all();
-    };
-    std::shared_ptr<Block> block;
-    try {
-      block = std::make_shared<Block>(make(), true);
-    } catch (...) {
-      end(nullptr);
-      throw;
-    }
-    end(block);
-    block->key = key;
+  void add(const Key& key, const std::shared_ptr<Block>& block) {
+    const std::scoped_lock lock(mutex);
+    block->keys.push_back(key);
+    known.emplace(key, block);
+  }
+
+  /// The block of these elements: one that is there, or another.
+  std::shared_ptr<Block> obtain(const Tensor& host, Device device) {
+    const bool compares = device.is_cpu();
+    const std::scoped_lock alone(making[compares ? 0 : static_cast<std::size_t>(1 + device.index) % making.size()]);
+    Key key = {compares ? -1 : device.index, host.bytes(),
+               hash_of(host.raw(), compares ? std::min<std::size_t>(4096, host.bytes()) : host.bytes())};
+    auto block = find(key, compares ? host : Tensor());
+    if (block == nullptr && !compares && DryRun::active()) key.device = -3 - key.device, block = find(key);
+    if (block == nullptr) add(key, block = std::make_shared<Block>(host.to(device), true));
     return block;
   }
 };
 
 /// Of a store that was left behind by a fork, nothing is of interest.
 Block::~Block() {
-  if (!key) return;
+  if (keys.empty()) return;
   Store& store = Store::here();
   const std::scoped_lock lock(store.mutex);
-  const auto found = store.known.find(*key);
-  if (found != store.known.end() && found->second.expired()) store.known.erase(found);
+  for (const Key& key : keys) {
+    for (auto [at, end] = store.known.equal_range(key); at != end;) {
+      at = at->second.expired() ? store.known.erase(at) : std::next(at);
+    }
+  }
 }
 
 }  // namespace
@@ -156,12 +153,12 @@ struct ConstantsAsked {
   struct Kept {
     std::size_t bytes;
     bool counts;
-    std::optional<Hash> hash = {};
   };
 
   ConstantsAsked* const outer;
   std::map<const std::byte*, Kept> kept = {};
   std::map<const void*, std::weak_ptr<Block>> blocks = {};  // by address
+  std::map<std::string, std::weak_ptr<Block>> packed = {};  // by the packing and the addresses of kept sources
   std::vector<std::weak_ptr<Block>> all = {};
   std::size_t step = 0;  // of all, where it begins
 
@@ -186,14 +183,6 @@ namespace {
 
 thread_local ConstantsAsked* asking = nullptr;
 
-/// Of what stays as it is while the Plan is compiled, found out once.
-Hash content_of(const Tensor& tensor) {
-  auto* const kept = asking == nullptr ? nullptr : asking->find_kept(tensor);
-  if (kept == nullptr || kept->counts || kept->bytes != tensor.bytes()) return hash_of(tensor.raw(), tensor.bytes());
-  if (!kept->hash) kept->hash = hash_of(tensor.raw(), tensor.bytes());
-  return *kept->hash;
-}
-
 /// The block's, as that tensor.
 Tensor hand_out(const std::shared_ptr<Block>& block, Shape shape, DType dtype) {
   if (asking != nullptr) {
@@ -207,18 +196,33 @@ Tensor hand_out(const std::shared_ptr<Block>& block, Shape shape, DType dtype) {
 
 Tensor packed(const Packing& packing, std::initializer_list<Tensor> sources, Shape shape, DType dtype,
               const std::function<void(Tensor& to)>& pack) {
-  std::vector<Hash> from = {hash_of(packing.how.data(), packing.how.size())};
+  std::string key = packing.how;
+  bool stays = asking != nullptr;
   for (const Tensor& source : sources) {
-    from.push_back(source.defined() ? content_of(source) : Hash());
-    from.push_back({source.bytes(), static_cast<std::uint64_t>(dtype)});
+    stays = stays && (!source.defined() || asking->find_kept(source) != nullptr);
+    key += Packing("", source.raw(), source.bytes()).how;
   }
-  const auto make = [&] {
-    Tensor result(shape, dtype);
-    pack(result);
-    return result;
-  };
-  const Key key = {-1, bytes_of(shape, {.dtype = dtype}), hash_of(from.data(), from.size() * sizeof(Hash))};
-  return hand_out(Store::here().obtain(key, make), shape, dtype);
+  std::shared_ptr<Block> block = stays ? asking->packed[key].lock() : nullptr;
+  if (block == nullptr) {
+    Store& store = Store::here();
+    const std::scoped_lock alone(store.making[0]);
+    Key from = {-2, bytes_of(shape, {.dtype = dtype}), hash_of(packing.how.data(), packing.how.size())};
+    if (store.find(from) != nullptr) {  // or nothing was packed so yet, and there is nothing to hash for
+      for (const Tensor& source : sources) {
+        const std::array<Hash, 3> all = {from.hash, hash_of(source.raw(), source.bytes()), {source.bytes()}};
+        from.hash = hash_of(&all, sizeof all);
+      }
+      block = store.find(from);
+    }
+    if (block == nullptr) {
+      Tensor result(shape, dtype);
+      pack(result);
+      block = store.obtain(result, Device::cpu());
+      store.add(from, block);
+    }
+    if (stays) asking->packed[key] = block;
+  }
+  return hand_out(block, shape, dtype);
 }
 
 Tensor constant(const Tensor& host, Device device) {
@@ -228,9 +232,7 @@ Tensor constant(const Tensor& host, Device device) {
   const auto* const kept = stays ? asking->find_kept(host) : nullptr;
   std::shared_ptr<Block> block = stays ? asking->blocks[host.raw()].lock() : nullptr;
   if (block == nullptr || block->memory.bytes() != host.bytes()) {
-    block = kept != nullptr ? std::make_shared<Block>(host, kept->counts)
-                            : Store::here().obtain({stays ? -1 : device.index, host.bytes(), content_of(host)},
-                                                   [&] { return host.to(device); });
+    block = kept != nullptr ? std::make_shared<Block>(host, kept->counts) : Store::here().obtain(host, device);
   }
   return hand_out(block, host.shape(), host.dtype());
 }

@@ -27,8 +27,9 @@ struct Packing {
   }
 };
 
-/// What `pack` writes, on the CPU; found by the elements of the sources and the packing, and then not packed again. A
-/// thread that asks for what another is packing waits for it. `pack` must not ask for anything.
+/// What `pack` writes, on the CPU. A Plan's own weights are packed once for all its nodes. Otherwise, if something is
+/// packed so already, the sources are hashed, and a block that was packed from the same is the answer; or one that has
+/// the elements written. Threads take turns at it. `pack` must not ask for anything.
 Tensor packed(const Packing& packing, std::initializer_list<Tensor> sources, Shape shape, DType dtype,
               const std::function<void(Tensor& to)>& pack);
 
