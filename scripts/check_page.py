@@ -10,9 +10,9 @@ axe.min.js (in the wheel axe-playwright-python) looks for what keeps people with
 
 import argparse
 import base64
+import contextlib
 import json
 import math
-import re
 import shutil
 import struct
 import subprocess
@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 from page.chromium import Browser
+from page.served import served
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "apps/serve/page"
@@ -234,6 +235,21 @@ def everybody(page, axe):
             page.shoot(f"{width}-maps")
 
 
+def detector(browser, lamina, out):
+    """Where only detectors are served, what they find is drawn over the photograph."""
+    for task in ("raw", "pose", "obb", "segment"):
+        with served(lamina, PAGE, "--model", ROOT / f"tests/golden/detect/{task}.onnx") as address:
+            browser.call("Page.navigate", url=address)
+            browser.wait("document.getElementById('found') && !document.getElementById('found').hidden")
+            page = Page(browser, lamina, address, out)
+            page.expect("$('status').textContent === '' && $('see').hidden", "nothing else is shown, and nothing complained of")
+            page.expect("/finds [0-9]+ things$/.test($('found').querySelector('h2').textContent)", "it says how many")
+            page.expect("$('things').children.length > 1 && $('boxes').width > 100", "a line for each")
+            page.shoot(f"detector-{task}")
+            browser.run("$('examples').querySelector('[data-photo=rocket]').click()")
+            browser.wait("$('boxes').width === state.bitmap.width && state.example === 'rocket'")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lamina", default=str(ROOT / "build/release/bin/lamina"))
@@ -244,11 +260,9 @@ def main():
     if options.chromium is None:
         sys.exit("check_page.py: there is no Chromium (apt install chromium)")
     folder = tempfile.mkdtemp()
-    server = subprocess.Popen([options.lamina, "serve", "--port", "0", "--device", "cpu", "--path", str(PAGE)],
-                              stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    browser = None
+    browser, server = None, contextlib.ExitStack()
     try:
-        address = re.search(r"http://\S+", server.stdout.readline())[0]
+        address = server.enter_context(served(options.lamina, PAGE))
         browser = Browser(options.chromium, folder)
         out = Path(options.out) if options.out else Path(folder)
         out.mkdir(exist_ok=True)
@@ -265,14 +279,14 @@ def main():
                         "$('examples').querySelector('[data-photo=coffee]').click()")
             took.append(browser.run("window.over.then(t => t - window.began)"))
         everybody(page, Path(options.axe).read_text() if options.axe else "")
+        detector(browser, options.lamina, out)
         print(f"first paint {paint:.0f} ms; photograph to maps {min(took):.0f} ms (of {len(took)}, the slowest {max(took):.0f});"
               f" all checks passed{'' if options.axe else ', without axe'}{'; screenshots in ' + str(out) if options.out else ''}")
     finally:
         if browser:
             browser.process.terminate()
             browser.process.wait()
-        server.terminate()
-        server.wait()
+        server.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -25,7 +25,7 @@ class Page(unittest.TestCase):
 
     def test_the_page_and_nothing_else_of_the_disk(self):
         for path, kind in (("/", "text/html"), ("/app.js", "text/javascript"), ("/draw.js", "text/javascript"), ("/window.js", "text/javascript"),
-                           ("/keep.js", "text/javascript"), ("/style.css", "text/css"), ("/icon.svg", "image/svg+xml"),
+                           ("/keep.js", "text/javascript"), ("/detect.js", "text/javascript"), ("/style.css", "text/css"), ("/icon.svg", "image/svg+xml"),
                            ("/cat.jpg", "image/jpeg"), ("/coffee.jpg", "image/jpeg"), ("/rocket.jpg", "image/jpeg"), ("/seven.png", "image/png")):
             status, content, headers = self.ask(path)
             self.assertEqual((status, headers["Content-Type"].split(";")[0]), (200, kind))

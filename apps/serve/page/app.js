@@ -185,6 +185,7 @@ async function take(blob, example = null, wanted = {}) {
     return say(error.message, true);
   }
   Object.assign(state, { blob, example });
+  detect();
   for (const b of $("examples").children) b.setAttribute("aria-pressed", b.dataset.photo === example);
   await update(wanted);
 }
@@ -205,18 +206,10 @@ function fillLayers(layer) {
   $("layer").value = model.layers.some(l => l.name === layer) ? layer : model.layer;
 }
 
-// Of models that this page shows nothing of: what answers for them.
-function withoutPage() {
-  const finds = ["detect", "segment", "pose", "obb"], detector = state.models.find(m => finds.includes(m.task));
-  const photos = detector ? `POST a photograph to /detect?model=${detector.name} to find things in it. ` : "";
-  return `None of the models that are served (${state.models.map(m => m.name).join(", ")}) shows its layers here: they do not say how a ` +
-    `photograph becomes their input, which --preprocess of lamina serve does. ${photos}Tensors go to /v2/models/MODEL/infer.`;
-}
-
 // What the address asks for, as far as it is there; otherwise the cat, and the lesson.
 async function open(first) {
   const wanted = fromAddress(), usable = [...$("model").options].map(o => o.value);
-  if (!usable.length) return say(withoutPage(), true);
+  if (!usable.length) return detector() ? takeExample("cat") : say(withoutPage(), true);
   const plain = !wanted.model && !wanted.layer && wanted.filter < 0;
   $("model").value = usable.includes(wanted.model) ? wanted.model : usable[0];
   fillLayers(wanted.layer);
