@@ -23,11 +23,11 @@
 namespace lamina::cpu {
 
 /// Neighbouring terms of a reduction that are neighbours in every pixel's memory too.
-struct Stretch {
-  std::int64_t input = 0;    // floats from the window's first row and column
-  std::int64_t weights = 0;  // floats from the chunk's first weight
-  int count = 0;             // terms
-  int kernel_row = 0, kernel_column = 0;
+struct Stretch {         // without values of its own, or two arrays of 4 KB are cleared for each block of a chunk
+  std::int64_t input;    // floats from the window's first row and column
+  std::int64_t weights;  // floats from the chunk's first weight
+  int count;             // terms
+  int kernel_row, kernel_column;
 };
 
 /// P neighbouring pixels times V vectors of filters, over some stretches of a chunk.
