@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "complain.h"
 #include "lamina/base/names.h"
+#include "lamina/plan/not_finite.h"
 #include "photos/photos.h"
 
 namespace lamina::app {
@@ -197,20 +198,12 @@ Graph with_inputs(const Graph& graph, const InputShapes& shapes, const Constants
 
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs) {
   static std::atomic<bool> said = false;
-  std::string text;
-  for (std::size_t i = 0; !said && i < outputs.size(); ++i) {
-    if (!is_activation(outputs[i].dtype())) continue;
-    const Tensor numbers = outputs[i].to(Device::cpu()).to(DType::f32);
-    const auto odd = std::ranges::count_if(numbers.values<float>(), [](float value) { return !std::isfinite(value); });
-    if (odd == 0) continue;
-    text += fmt::format("{}{}: {} of its {} numbers are NaN or infinite", text.empty() ? "" : "; ",
-                        plan.output_names()[i], odd, numbers.numel());
-  }
-  if (text.empty() || said.exchange(true)) return;
-  const Precision precision = plan.options().precision;
-  complain(
-      fmt::format("warning: {}{}", text,
-                  precision == Precision::fp32 ? "" : fmt::format(" in {}; --precision fp32 may do", name(precision))));
+  if (said) return;
+  std::vector<Tensor> here;
+  for (const Tensor& output : outputs) here.push_back(output.to(Device::cpu()));
+  std::vector<bool> each;
+  const std::string text = detail::not_finite(plan, here, each, std::numeric_limits<std::int64_t>::max());
+  if (!text.empty() && !said.exchange(true)) complain("warning: " + text);
 }
 
 std::string listed(const std::vector<std::string>& names) {

@@ -10,18 +10,16 @@ namespace {
 
 void settle_device(CompileOptions& o) {
   if (!o.description) o.description = describe(o.device);
-  if (o.description->device != o.device) {
+  if (o.description->device != o.device)
     fail("compile: expected a description of ", o.device, ", got one of ", o.description->device);
-  }
   if (o.algorithm.empty()) return;
   if (const std::string_view found = conv_algorithm(o.device.type, o.algorithm); !found.empty()) {
     o.algorithm = found;
     return;
   }
   std::string known;
-  for (const std::string_view name : conv_algorithms(o.device.type)) {
+  for (const std::string_view name : conv_algorithms(o.device.type))
     known += (known.empty() ? "" : ", ") + std::string(name);
-  }
   fail("compile: there is no convolution \"", o.algorithm, "\" on ", o.device, "; it has ", known);
 }
 
@@ -53,9 +51,8 @@ void settle_options(const Graph& graph, CompileOptions& o) {
   settle_threads(o);
   check_format("input_format", o.input_format);
   check_format("output_format", o.output_format);
-  if (o.device.is_cuda() && o.linear_weights != DType::f32) {
+  if (o.device.is_cuda() && o.linear_weights != DType::f32)
     fail("compile: linear_weights of ", o.linear_weights, " are for the CPU; on a GPU the precision decides");
-  }
   if (o.linear_weights != DType::f32 && o.precision != Precision::fp32 &&
       o.linear_weights != storage_type(o.precision)) {
     fail("compile: linear_weights of ", o.linear_weights, " are for precision fp32; in ", name(o.precision),

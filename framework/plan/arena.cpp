@@ -23,9 +23,8 @@ class Parts {
   void add(std::size_t begin, std::size_t end) {
     auto next = parts_.upper_bound(begin);
     if (next != parts_.begin() && std::prev(next)->second >= begin) --next;
-    for (; next != parts_.end() && next->first <= end; next = parts_.erase(next)) {
+    for (; next != parts_.end() && next->first <= end; next = parts_.erase(next))
       begin = std::min(begin, next->first), end = std::max(end, next->second);
-    }
     parts_.emplace_hint(next, begin, end);
   }
   const std::map<std::size_t, std::size_t>& all() const { return parts_; }  // begin and end
@@ -62,9 +61,8 @@ class Taken {
     };
     for (const std::size_t node : nodes_of(life)) append(nodes_[node].at_times);
     for (const int step : {life.first, life.last}) {
-      for (std::size_t node = leaves_ + static_cast<std::size_t>(step); node > 0; node /= 2) {
+      for (std::size_t node = leaves_ + static_cast<std::size_t>(step); node > 0; node /= 2)
         append(nodes_[node].all_along);
-      }
     }
     std::ranges::sort(result);
     return result;

@@ -190,9 +190,8 @@ void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream) {
   for (Tensor& slot : p.named_inputs) slot = Tensor();
   for (const auto& [name, tensor] : inputs) {
     const auto found = std::find(p.input_names.begin(), p.input_names.end(), name);
-    if (found == p.input_names.end()) {
+    if (found == p.input_names.end())
       fail("run: the graph has no input \"", name, '"', detail::nearest_text(name, p.input_names));
-    }
     Tensor& slot = p.named_inputs[static_cast<std::size_t>(found - p.input_names.begin())];
     if (slot.defined()) fail("run: input \"", name, "\" was given twice");
     slot = tensor;
@@ -211,9 +210,8 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   const std::int64_t images = images_of(tensors);
   for (std::size_t i = 0; i < targets.size(); ++i) {
     require_fits(targets[i], outputs[i], images, device);
-    for (std::size_t j = 0; j < inputs.size(); ++j) {
+    for (std::size_t j = 0; j < inputs.size(); ++j)
       require_apart(targets[i], outputs[i].name, tensors[j], inputs[j].name);
-    }
     for (std::size_t j = 0; j < i; ++j) require_apart(targets[i], outputs[i].name, targets[j], outputs[j].name);
   }
   bind_inputs(tensors, images, stream);

@@ -57,9 +57,8 @@ std::vector<std::unique_ptr<Worker>> compile_all(const Graph& graph, const Compi
   const std::vector<CompileOptions> settings = settings_of(compile, options);
   std::vector<std::future<std::unique_ptr<Worker>>> pending;
   try {
-    for (const CompileOptions& own : settings) {
+    for (const CompileOptions& own : settings)
       pending.push_back(std::async(std::launch::async, [&] { return std::make_unique<Worker>(graph, own, sizes); }));
-    }
   } catch (const std::system_error& error) {
     fail("pool: expected ", settings.size(), " threads, the system has not as many: ", error.what());
   }
@@ -93,9 +92,8 @@ struct PlanPool::Impl {
                .together = plan().batched(),
                .wait = options.wait_when_full},
               static_cast<int>(workers.size())) {
-    if (options.max_queue < most()) {
+    if (options.max_queue < most())
       fail("pool: expected a queue of at least a batch, ", most(), " images, got ", options.max_queue);
-    }
     try {
       threads.reserve(workers.size());
       for (const auto& worker : workers) threads.emplace_back([this, &worker] { serve(*worker); });

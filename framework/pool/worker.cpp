@@ -49,9 +49,8 @@ std::int64_t images_of(const Plan& largest, std::span<const Tensor> inputs) {
   if (inputs.size() != names.size()) fail("pool: expected ", names.size(), " inputs, got ", inputs.size());
   const std::int64_t most = largest.options().batch;
   std::int64_t images = most;
-  if (largest.batched() && inputs[0].defined() && inputs[0].shape().rank() > 0) {
+  if (largest.batched() && inputs[0].defined() && inputs[0].shape().rank() > 0)
     images = std::clamp(inputs[0].shape()[0], std::int64_t{1}, most);
-  }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& given = inputs[i];
     const Shape expected = largest.batched() ? with_images(shapes[i], images) : shapes[i];
@@ -93,9 +92,8 @@ std::vector<Tensor> Worker::gathered(std::span<const Request> batch, std::int64_
     // Of large images, one thread's copies would take as long as a GPU's computing.
     const std::size_t piece = std::max<std::size_t>(1, copied_at_once * batch.size() / (staging_[i].bytes() + 1));
     in_parallel(batch.size(), piece, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r) {
+      for (std::size_t r = begin; r < end; ++r)
         staging_[i].slice(first[r], first[r] + batch[r].images).copy_from(batch[r].inputs[i]);
-      }
     });
     inputs.push_back(staging_[i].slice(0, images));
   }
@@ -116,9 +114,8 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
     std::int64_t first = 0;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const std::int64_t end = first + batch[i].images;
-      for (const Tensor& result : results) {
+      for (const Tensor& result : results)
         outputs[i].push_back(batch.size() == 1 ? result.clone() : result.slice(first, end).clone());
-      }
       first = end;
     }
   });
@@ -138,9 +135,8 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
       continue;
     }
     std::string what = failed_ ? named() : std::string();
-    if (failed_ && !request.failed.empty() && request.failed != what) {
+    if (failed_ && !request.failed.empty() && request.failed != what)
       what = words_or_less([&] { return concat(what, "; before that ", request.failed); });
-    }
     request.done({.outputs = failed_ ? std::vector<Tensor>() : std::move(outputs[i]),
                   .error = std::move(what),
                   .device = report_.device,
@@ -156,9 +152,8 @@ std::string Worker::why_lost() {
   const std::string error = error_of([&] {
     std::vector<Tensor> zeros;
     const Plan& smallest = plans_.front();
-    for (std::size_t i = 0; i < staging_.size(); ++i) {
+    for (std::size_t i = 0; i < staging_.size(); ++i)
       zeros.push_back(Tensor::zeros(smallest.input_shapes()[i], smallest.input_dtypes()[i]));
-    }
     (void)run(zeros, smallest.options().batch);
   });
   if (error.empty()) return {};

@@ -52,9 +52,8 @@ void give_back([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes
 std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   // An empty tensor still gets an address, so that `defined` tells it from an undefined one.
   const std::size_t size = bytes == 0 ? 1 : bytes;
-  if (device.is_cuda()) {
+  if (device.is_cuda())
     return {detail::device_allocate(device, size), [device](void* p) { detail::device_free(device, p); }};
-  }
   void* memory = ::operator new(size, alignment, std::nothrow);
   if (memory == nullptr) detail::fail("out of memory: asked for ", bytes, " bytes on the CPU");
   prefer_huge_pages(memory, size);
@@ -100,9 +99,8 @@ Tensor Tensor::borrow(void* data, Shape shape, DType dtype, Device device, std::
 
 Tensor Tensor::copy_of(const void* values, std::size_t count, DType dtype, Shape shape) {
   Tensor result(shape, dtype);
-  if (count != static_cast<std::size_t>(result.numel_)) {
+  if (count != static_cast<std::size_t>(result.numel_))
     detail::fail("tensor ", shape, ": expected ", result.numel_, " values, got ", count);
-  }
   if (count != 0) std::memcpy(result.data_, values, result.bytes());
   return result;
 }
@@ -131,9 +129,8 @@ Tensor Tensor::reinterpret(Shape shape, DType dtype) const {
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
   if (shape_.rank() == 0) detail::fail("cannot slice a scalar");
-  if (begin < 0 || begin > end || end > shape_[0]) {
+  if (begin < 0 || begin > end || end > shape_[0])
     detail::fail("cannot take [", begin, ", ", end, ") of ", description());
-  }
   Tensor result = *this;
   result.shape_.set(0, end - begin);
   result.numel_ = result.shape_.numel();
@@ -156,9 +153,8 @@ Tensor Tensor::clone() const {
 }
 
 void Tensor::copy_from(const Tensor& source) {
-  if (source.shape_ != shape_ || source.dtype_ != dtype_) {
+  if (source.shape_ != shape_ || source.dtype_ != dtype_)
     detail::fail("cannot copy ", source.description(), " into ", description());
-  }
   if (device_.is_cpu() && source.device_.is_cpu()) {
     if (bytes() != 0) std::memmove(data_, source.data_, bytes());
   } else {

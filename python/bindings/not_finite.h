@@ -14,7 +14,7 @@ namespace lamina::python {
 class NotFinite {
  public:
   /// What is to be said of the outputs of a run; empty if nothing is. Looked at are those on the host, and the first
-  /// 65,536 numbers of each: 35 us at most, where all of 100 MB would take 46 ms.
+  /// 65,536 numbers of each: 36 us at most, 42 of bf16, where all of 100 MB would take 46 ms.
   std::string found(const Plan& plan, std::span<const Tensor> outputs);
 
   /// Warns, with the GIL held. Throws what Python raises where warnings are errors.

@@ -81,6 +81,7 @@ std::optional<Preprocess> photos_from(nb::handle value, const Preprocess* prepro
 
 std::string in_pythons_words(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"CompileOptions::precision fp32", "precision=\"fp32\""},
       {"CompileOptions::", ""},
       {"OpenOptions::", ""},
       {"set Model::preprocess, to torchvision_imagenet() for",
