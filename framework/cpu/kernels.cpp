@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lamina/cpu/affine.h"
+#include "lamina/cpu/array/array.h"
 #include "lamina/cpu/codes.h"
 #include "lamina/cpu/concat.h"
 #include "lamina/cpu/convert.h"
@@ -139,6 +140,9 @@ std::unique_ptr<Operator> prepare_channel_pool(const PoolProblem& problem, const
 }
 
 std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Preparation& p) {
+  // The mean of whole planes is one of rows, for which nothing has to be turned.
+  const bool whole = problem.kind == PoolKind::adaptive && problem.geometry.out_pixels() == 1;
+  if (whole) return cpu::prepare_reduce({.kind = Reduction::mean, .dims = 0b1100}, p);
   return cpu::through_pixels(
       p, false, [&](const Preparation& inner, std::int64_t) { return prepare_channel_pool(problem, inner); });
 }
