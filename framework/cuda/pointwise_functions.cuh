@@ -44,9 +44,9 @@ __device__ inline T gelu_tanh_of(T v) {
   return v * sigmoid_of(v * (T(1.5957691216057307117) + T(0.071354816272600254) * v * v));
 }
 
-/// Not inlined: most of it is large.
+/// Of a function that is known: its text alone.
 template <class T>
-__device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
+__device__ __forceinline__ T one_function(Pointwise function, T v, T x, T y) {
   switch (function) {
     case Pointwise::relu: return v < T{0} ? T{0} : v;
     case Pointwise::sigmoid: return sigmoid_of(v);
@@ -120,6 +120,12 @@ __device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
     }
     default: return v;
   }
+}
+
+/// Not inlined: most of it is large.
+template <class T>
+__device__ __noinline__ T float_function(Pointwise function, T v, T x, T y) {
+  return one_function(function, v, x, y);
 }
 
 /// What is cheap, and most of what networks have: inlined, for n elements by one branch. Nothing for the others.

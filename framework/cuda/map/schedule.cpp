@@ -1,0 +1,205 @@
+#include "lamina/cuda/map/schedule.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "lamina/base/math.h"
+
+namespace lamina::cuda {
+namespace {
+
+constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
+constexpr std::int64_t in_flight = 4;  // steps of a thread that stand in the text one after the other
+
+std::int64_t power_of_two_from(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
+}
+
+bool looks_at_each(const MapView& view, std::size_t axis) {
+  const auto along = [axis](const auto& one) { return one.strides[axis] != 0; };
+  return std::any_of(view.guards.begin(), view.guards.end(), along) ||
+         std::any_of(view.tables.begin(), view.tables.end(), along);
+}
+
+struct Views {
+  const MapProblem& problem;
+  const MapAlignment& alignment;
+
+  template <class F>
+  void each(F&& f) const {
+    for (const MapView& view : problem.loads) f(view, alignment.inputs[static_cast<std::size_t>(view.array)]);
+    for (const auto& store : problem.stores) {
+      f(store.view, alignment.outputs[static_cast<std::size_t>(store.view.array)]);
+    }
+  }
+};
+
+/// The axis along which the most bytes lie side by side.
+int vector_axis(const MapProblem& problem, const Views& views) {
+  int best = static_cast<int>(problem.extents.size()) - 1;
+  double most = 0;
+  for (std::size_t axis = 0; axis < problem.extents.size(); ++axis) {
+    double bytes = 0;
+    views.each([&](const MapView& view, std::size_t) {
+      if (view.strides[axis] != 1 || looks_at_each(view, axis)) return;
+      double volume = static_cast<double>(size_of(view.dtype));
+      for (std::size_t a = 0; a < problem.extents.size(); ++a) {
+        volume *= view.strides[a] == 0 ? 1.0 : static_cast<double>(problem.extents[a]);
+      }
+      bytes += volume;
+    });
+    if (bytes > most) most = bytes, best = static_cast<int>(axis);
+  }
+  return best;
+}
+
+/// Elements of 16 bytes of the narrowest array along an axis, or fewer if some do not lie so.
+int pack_along(const MapProblem& problem, const Views& views, int axis) {
+  std::size_t narrowest = 16;
+  views.each([&](const MapView& view, std::size_t) {
+    if (view.strides[static_cast<std::size_t>(axis)] == 1) narrowest = std::min(narrowest, size_of(view.dtype));
+  });
+  auto pack = static_cast<int>(16 / narrowest);
+  const auto fits = [&] {
+    if (problem.extents[static_cast<std::size_t>(axis)] % pack != 0) return false;
+    bool all = true;
+    views.each([&](const MapView& view, std::size_t alignment) {
+      const bool together = view.strides[static_cast<std::size_t>(axis)] == 1 && !looks_at_each(view, static_cast<std::size_t>(axis));
+      const int words = std::min<int>(pack, 16 / static_cast<int>(size_of(view.dtype)));
+      all = all && (!together || most_packed(view, axis, alignment) >= words);
+    });
+    return all;
+  };
+  while (pack > 1 && !fits()) pack /= 2;
+  return pack;
+}
+
+/// Reductions that wait for other reductions, and results that wait for any and differ where they do not.
+bool comes_back(const MapProblem& problem) {
+  std::vector<bool> waits;
+  const std::vector<unsigned> axes = dependence(problem);
+  for (const MapNode& node : problem.nodes) {
+    bool any = false;
+    for (const int from : node.from) any = any || (from >= 0 && waits[static_cast<std::size_t>(from)]);
+    if (node.kind == MapNode::Kind::reduce && any) return true;
+    waits.push_back(any || node.kind == MapNode::Kind::reduce);
+  }
+  return std::any_of(problem.stores.begin(), problem.stores.end(), [&](const MapProblem::Store& store) {
+    return (axes[static_cast<std::size_t>(store.node)] & problem.reduced) != 0;
+  });
+}
+
+/// A kept axis that something computed, or loaded, does not depend on, beside the packs' own; -1: none.
+int axis_to_repeat(const MapProblem& problem, int vector) {
+  const std::vector<unsigned> axes = dependence(problem);
+  int best = -1;
+  for (std::size_t a = 0; a < problem.extents.size(); ++a) {
+    if (static_cast<int>(a) == vector || problem.reduces(a)) continue;
+    bool common = false;
+    for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
+      common = common || (problem.nodes[i].kind != MapNode::Kind::number && ((axes[i] >> a) & 1u) == 0);
+    }
+    if (common && (best < 0 || problem.extents[a] > problem.extents[static_cast<std::size_t>(best)])) best = static_cast<int>(a);
+  }
+  return best;
+}
+
+/// A square of elements of both axes, where loads lie side by side along one and results along another.
+bool turn(const MapProblem& problem, const Views& views, MapSchedule& result) {
+  if (problem.stores.empty()) return false;
+  const MapAxes& strides = problem.stores[0].view.strides;
+  const auto along = std::find(strides.begin(), strides.end(), 1);
+  if (along == strides.end()) return false;
+  const auto vector = static_cast<int>(along - strides.begin());
+  std::size_t widest = 1;
+  for (const MapView& view : problem.loads) {
+    for (std::size_t axis = 0; axis < view.strides.size(); ++axis) {
+      const bool both = static_cast<int>(axis) != vector && view.strides[axis] == 1 && view.strides[static_cast<std::size_t>(vector)] > 1;
+      if (both && view.is_dense() && (result.staged < 0 || result.staged == static_cast<int>(axis))) {
+        result.staged = static_cast<int>(axis), widest = std::max(widest, size_of(view.dtype));
+      }
+    }
+  }
+  constexpr std::int64_t least = 8;  // in shorter rows a square is mostly empty
+  if (result.staged < 0 || problem.extents[static_cast<std::size_t>(vector)] < least || problem.extents[static_cast<std::size_t>(result.staged)] < least) {
+    result.staged = -1;
+    return false;
+  }
+  result.name = "turn";
+  result.vector = vector;
+  result.tile = widest <= 2 ? 64 : widest == 4 ? 32 : 16;
+  result.pack = pack_along(problem, views, vector);
+  result.staged_pack = pack_along(problem, views, result.staged);
+  result.pieces = result.steps = std::max<std::int64_t>(1, result.tile * (result.tile / result.pack) / block);
+  result.threads = static_cast<int>(std::min<std::int64_t>(block, result.tile * (result.tile / result.pack)));
+  return true;
+}
+
+}  // namespace
+
+bool is_staged(const MapView& view, const MapSchedule& schedule) {
+  return schedule.staged >= 0 && view.is_dense() && view.strides[static_cast<std::size_t>(schedule.staged)] == 1 &&
+         view.strides[static_cast<std::size_t>(schedule.vector)] > 1;
+}
+
+int most_packed(const MapView& view, int axis, std::size_t alignment) {
+  const auto at = static_cast<std::size_t>(axis);
+  if (view.strides[at] != 1 || looks_at_each(view, at)) return 1;
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  std::int64_t bytes = std::min<std::int64_t>(16, static_cast<std::int64_t>(alignment));
+  const auto keep = [&](std::int64_t elements) {
+    while (elements * size % bytes != 0) bytes /= 2;
+  };
+  keep(view.offset);
+  for (std::size_t a = 0; a < view.strides.size(); ++a) {
+    if (a != at) keep(view.strides[a]);
+  }
+  for (const MapView::Table& table : view.tables) {
+    for (const std::int64_t entry : *table.entries) keep(std::max<std::int64_t>(entry, 0));
+  }
+  return static_cast<int>(std::max<std::int64_t>(bytes / size, 1));
+}
+
+MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, int processors) {
+  MapSchedule result{.name = "map"};
+  if (problem.extents.empty()) return result;
+  const Views views{problem, alignment};
+  if (problem.reduced == 0 && turn(problem, views, result)) return result;
+  result.vector = vector_axis(problem, views);
+  result.pack = pack_along(problem, views, result.vector);
+  const bool of_reduced = problem.reduces(static_cast<std::size_t>(result.vector));
+  std::int64_t kept = 1, reduced = 1;
+  for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced : kept) *= problem.extents[a];
+  (of_reduced ? reduced : kept) /= result.pack;
+  if (reduced == 1) {
+    const int axis = axis_to_repeat(problem, result.vector);
+    if (axis < 0) return result;
+    std::int64_t turns = in_flight;
+    while (turns > 1 && kept / turns < 8 * block * processors) turns /= 2;
+    turns = std::min(turns, problem.extents[static_cast<std::size_t>(axis)]);
+    if (turns > 1) result.repeated = axis, result.steps = turns;
+    return result;
+  }
+  const std::int64_t packs = of_reduced ? 1 : problem.extents[static_cast<std::size_t>(result.vector)] / result.pack;
+  if (of_reduced) {
+    result.name = "rows";
+    result.lanes = std::min(block, power_of_two_from(detail::ceil_div(reduced, in_flight)));
+  } else {
+    result.name = reduced <= 2 * in_flight ? "window" : "columns";
+    result.lanes = std::min({warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(block, power_of_two_from(packs))});
+  }
+  if (!comes_back(problem)) {
+    const std::int64_t enough = result.lanes * 2 * in_flight;
+    result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
+  }
+  result.steps = detail::ceil_div(reduced, result.parts * result.lanes);
+  result.pieces = result.steps;
+  if (result.steps > 2 * in_flight) {
+    result.pieces = in_flight;
+    result.steps = detail::ceil_div(result.steps, in_flight) * in_flight;
+  }
+  result.parts = detail::ceil_div(reduced, result.steps * result.lanes);
+  return result;
+}
+
+}  // namespace lamina::cuda
