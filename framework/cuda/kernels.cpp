@@ -3,6 +3,7 @@
 
 #include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/kernels.h"
+#include "lamina/cuda/map/map.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/constants.h"
@@ -50,14 +51,15 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
 
 constexpr Kernel<AffineProblem> affine[] = {
     {"affine", takes_affine, prepare_affine, nullptr, reads::slices},
-    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}};
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes},
+    map_row<AffineProblem>};
+constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}, map_row<SoftmaxProblem>};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
     {"windows", takes_pool, prepare_pool, nullptr, reads::slices},
     {"codes", takes_pool_of_codes, prepare_pool_of_codes, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ConversionProblem> conversion[] = {
-    {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}};
+    {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}, map_row<ConversionProblem>};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "lamina/base/error.h"
 #include "lamina/cpu/array/blocks.h"
@@ -132,10 +133,11 @@ class Plain {
       case MapNode::Kind::reduce: {
         const T* from = operand(0);
         const auto points = static_cast<std::size_t>(points_);
+        using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
         for (std::size_t p = 0; p < points; ++p) {
-          T sum = from[p];
-          for (std::size_t i = p + points; i < count; i += points) sum = joined(kernel_, node.reduction, sum, from[i]);
-          for (std::size_t i = p; i < count; i += points) values[i] = sum;
+          auto sum = static_cast<Sum>(from[p]);
+          for (std::size_t i = p + points; i < count; i += points) sum = joined(kernel_, node.reduction, sum, static_cast<Sum>(from[i]));
+          for (std::size_t i = p; i < count; i += points) values[i] = static_cast<T>(sum);
         }
         return;
       }
@@ -159,6 +161,7 @@ void evaluate(const MapProblem& problem, std::span<const void* const> inputs, st
     case DType::f32: return Plain<float>(problem, inputs, outputs).run();
     case DType::f64: return Plain<double>(problem, inputs, outputs).run();
     case DType::i64: return Plain<std::int64_t>(problem, inputs, outputs).run();
+    case DType::u32:
     case DType::u64: return Plain<std::uint64_t>(problem, inputs, outputs).run();
     default: detail::fail("a map computes in f32, f64, i64 or u64, not in ", problem.compute);
   }

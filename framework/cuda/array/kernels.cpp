@@ -3,6 +3,7 @@
 #include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/array/array.h"
 #include "lamina/cuda/kernels.h"
+#include "lamina/cuda/map/map.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/extents.h"
@@ -20,13 +21,16 @@ bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
 constexpr Kernel<PointwiseProblem> functions[] = {
     {"pointwise", takes_pointwise, prepare_pointwise, nullptr, reads::slices | reads::strides},
     {"table", takes_table, prepare_table, nullptr, reads::codes | reads::table},
-    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, reads::codes}};
+    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, reads::codes},
+    map_row<PointwiseProblem>};
 constexpr Kernel<ConcatProblem> concat[] = {
     {"rows", detail::joins_rows, prepare_concat, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}};
+constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, reads::slices | reads::codes},
+                                        map_row<MoveProblem>};
+constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}, map_row<ReduceProblem>};
 constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, reads::codes},
-                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays}};
+                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays},
+                                        map_row<NormProblem>};
 
 }  // namespace
 

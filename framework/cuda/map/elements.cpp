@@ -36,12 +36,19 @@ std::string at(const std::string& address, std::int64_t bytes) {
 
 }  // namespace
 
-bool Elements::converts(DType stored, DType compute) { return stored != DType::bf16 || compute == DType::f32; }
+bool Elements::converts(DType stored, DType compute) {
+  if (compute == DType::u32) return stored == DType::u8 || stored == DType::u16 || stored == DType::u32;
+  return stored != DType::bf16 || compute == DType::f32;
+}
 
 Bank Elements::bank() const {
+  if (compute_ == DType::u32) return Bank::b32;
   return compute_ == DType::f32 ? Bank::f32 : compute_ == DType::f64 ? Bank::f64 : Bank::b64;
 }
-std::string Elements::type() const { return compute_ == DType::f32 ? "f32" : compute_ == DType::f64 ? "f64" : "b64"; }
+std::string Elements::type() const {
+  if (compute_ == DType::u32) return "b32";
+  return compute_ == DType::f32 ? "f32" : compute_ == DType::f64 ? "f64" : "b64";
+}
 
 std::string Elements::number(double value) const {
   char text[32];
@@ -52,6 +59,7 @@ std::string Elements::number(double value) const {
     case DType::f64:
       std::snprintf(text, sizeof text, "0d%016llX", static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(value)));
       return text;
+    case DType::u32: return std::to_string(number_as<std::uint32_t>(value));
     case DType::u64: return std::to_string(number_as<std::uint64_t>(value)) + "U";
     default: return std::to_string(number_as<std::int64_t>(value));
   }
@@ -108,6 +116,11 @@ std::string Elements::unpacked(DType dtype, const Words& words, int j) {
     }
     default: {
       if (size >= 4) return whole_to_number(word, dtype);
+      if (compute_ == DType::u32 && size == 2) {  // which ptxas sees through where halves are put together again
+        const std::string low = t_.fresh(Bank::b16), high = t_.fresh(Bank::b16);
+        t_.line("mov.b32", "{" + low + ", " + high + "}", word);
+        return t_.let(Bank::b32, "cvt.u32.u16", bit == 0 ? low : high);
+      }
       return whole_to_number(t_.let(Bank::b32, is_signed(dtype) ? "bfe.s32" : "bfe.u32", word, bit, 8 * size), dtype);
     }
   }
@@ -118,6 +131,7 @@ std::string Elements::unpacked(DType dtype, const Words& words, int j) {
 }
 
 std::string Elements::whole_to_number(const std::string& word, DType dtype) {
+  if (compute_ == DType::u32) return word;
   if (is_float(compute_)) return t_.let(bank(), "cvt.rn." + type() + "." + whole_type(dtype), word);
   if (is_wide(dtype)) return word;
   return t_.let(Bank::b64, is_signed(dtype) ? "cvt.s64.s32" : "cvt.u64.u32", word);
@@ -156,7 +170,7 @@ std::string Elements::element(DType dtype, const std::string& number) {
   const int bits = static_cast<int>(8 * size_of(dtype));
   std::string whole;
   if (!floats) {
-    whole = is_wide(dtype) ? number : t_.let(Bank::b32, "cvt.u32.u64", number);
+    whole = is_wide(dtype) || compute_ == DType::u32 ? number : t_.let(Bank::b32, "cvt.u32.u64", number);
   } else if (is_wide(dtype) || compute_ == DType::f64) {  // to the type itself, saturating; NaN is not 0 then
     const Bank bank = is_wide(dtype) ? Bank::b64 : Bank::b32;
     whole = t_.let(bank, "cvt.rzi." + whole_type(dtype) + "." + type(), number);

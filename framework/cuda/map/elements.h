@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lamina/cuda/map/ptx_text.h"
-#include "lamina/kernel/map.h"
+#include "lamina/kernel/map/map.h"
 
 namespace lamina::cuda {
 

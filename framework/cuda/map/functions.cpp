@@ -6,6 +6,9 @@
 #include "lamina/base/error.h"
 
 namespace lamina::cuda {
+
+extern const char map_functions[];  // text/as_string.cmake writes it
+
 namespace {
 
 constexpr std::ptrdiff_t most_lines = 100;  // of a function that becomes part of its kernel
@@ -44,6 +47,11 @@ const char* prefix_of(DType compute) {
 }
 
 }  // namespace
+
+const PtxFunctions& PtxFunctions::all() {
+  static const PtxFunctions functions(map_functions);
+  return functions;
+}
 
 PtxFunctions::PtxFunctions(std::string_view module) {
   // Items begin in the first column; what begins with ".func" or ".visible .func" and has a body ends at "}" there.

@@ -15,6 +15,9 @@ namespace lamina::cuda {
 /// The functions of elements as text: what nvcc made of functions.cu when the library was built.
 class PtxFunctions {
  public:
+  /// Those that the library was built with.
+  static const PtxFunctions& all();
+
   /// Of a module's text.
   explicit PtxFunctions(std::string_view module);
 

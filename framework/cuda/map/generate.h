@@ -6,7 +6,7 @@
 
 #include "lamina/cuda/map/functions.h"
 #include "lamina/cuda/map/schedule.h"
-#include "lamina/kernel/map.h"
+#include "lamina/kernel/map/map.h"
 
 namespace lamina::cuda {
 

@@ -8,7 +8,7 @@ namespace lamina::cuda {
 std::string PtxText::quotient(const std::string& n, std::int64_t divisor) {
   if (divisor == 1) return n;
   const auto d = static_cast<std::uint64_t>(divisor);
-  const int shift = std::bit_width(d - 1);
+  const auto shift = static_cast<int>(std::bit_width(d - 1));
   if (std::has_single_bit(d)) return let(Bank::b32, "shr.u32", n, shift);
   const std::uint64_t magic = ((std::uint64_t{1} << (31 + shift)) + d - 1) / d;
   const std::string high = let(Bank::b32, "mul.hi.u32", n, static_cast<std::int64_t>(magic));

@@ -45,7 +45,7 @@ class PtxText {
   void line_if(std::string_view predicate, std::string_view op, const Operands&... operands) {
     if (!predicate.empty()) body_.append("@").append(predicate).append(" ");
     body_.append(op);
-    const char* between = " ";
+    [[maybe_unused]] const char* between = " ";
     ((body_.append(between).append(PtxOperand(operands).text()), between = ", "), ...);
     body_.append(";\n");
     ++lines_;

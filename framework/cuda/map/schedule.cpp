@@ -129,9 +129,9 @@ bool turn(const MapProblem& problem, const Views& views, MapSchedule& result) {
   result.vector = vector;
   result.tile = widest <= 2 ? 64 : widest == 4 ? 32 : 16;
   result.pack = pack_along(problem, views, vector);
-  result.staged_pack = pack_along(problem, views, result.staged);
   result.pieces = result.steps = std::max<std::int64_t>(1, result.tile * (result.tile / result.pack) / block);
   result.threads = static_cast<int>(std::min<std::int64_t>(block, result.tile * (result.tile / result.pack)));
+  result.staged_pack = std::min(pack_along(problem, views, result.staged), result.tile * result.tile / result.threads);
   return true;
 }
 
@@ -143,6 +143,7 @@ bool is_staged(const MapView& view, const MapSchedule& schedule) {
 }
 
 int most_packed(const MapView& view, int axis, std::size_t alignment) {
+  if (axis < 0) return 1;
   const auto at = static_cast<std::size_t>(axis);
   if (view.strides[at] != 1 || looks_at_each(view, at)) return 1;
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lamina/kernel/map.h"
+#include "lamina/kernel/map/map.h"
 
 namespace lamina::cuda {
 
@@ -40,7 +40,7 @@ MapSchedule schedule(const MapProblem& simplified, const MapAlignment& alignment
 bool is_staged(const MapView& view, const MapSchedule& schedule);
 
 /// How many neighbours along an axis of the view one access may have: its stride is 1 there, whatever it steps along
-/// otherwise keeps to `alignment` bytes, and nothing looks at each of them. 1 where they do not lie side by side.
+/// otherwise keeps to `alignment` bytes, and nothing looks at each of them. 1 where they do not lie side by side, or there is no axis, -1.
 int most_packed(const MapView& view, int axis, std::size_t alignment);
 
 }  // namespace lamina::cuda

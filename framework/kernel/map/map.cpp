@@ -1,4 +1,4 @@
-#include "lamina/kernel/map.h"
+#include "lamina/kernel/map/map.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -112,6 +112,10 @@ MapProblem simplified(const MapProblem& problem) {
     return by != nullptr && std::abs(by->strides[a]) > std::abs(by->strides[b]);
   });
   put_in_order(result, order);
+  for (MapNode& node : result.nodes) {  // a reduction of one element is that element
+    if (node.kind != MapNode::Kind::reduce || result.reduced != 0) continue;
+    node.kind = MapNode::Kind::function, node.function = Pointwise::identity;
+  }
   for (std::size_t inner = result.extents.size(); inner-- > 1;) {
     const std::size_t outer = inner - 1;
     if (!are_one(result, outer, inner)) continue;

@@ -1,0 +1,153 @@
+// Part of the generator of Map kernels, see generator.h: what threads and blocks know of a sum, and how they meet.
+
+#include "lamina/cuda/map/generator.h"
+
+#include <algorithm>
+
+#include "lamina/base/math.h"
+
+namespace lamina::cuda {
+
+constexpr std::int64_t most_plain = 16;  // numbers that are added up without compensation
+
+Generator::State Generator::begin(MapReduction kind, std::size_t count, bool compensated) {
+  State state{kind, {}, {}};
+  for (std::size_t j = 0; j < count; ++j) {
+    state.sums.push_back(t_.let(elements_.bank(), "mov." + elements_.type(), elements_.start(kind)));
+    if (compensated && kind == MapReduction::sum && is_float(p_.compute)) {
+      state.lost.push_back(t_.let(elements_.bank(), "mov." + elements_.type(), elements_.number(0)));
+    }
+  }
+  return state;
+}
+
+void Generator::add(State& state, std::size_t j, const std::string& x, const std::string& exists) {
+  if (state.lost.empty()) return elements_.join(state.kind, state.sums[j], x, exists);
+  elements_.add_compensated(state.sums[j], state.lost[j], x, exists);
+}
+
+std::vector<std::string> Generator::settled(State& state) {
+  if (state.lost.empty()) return state.sums;
+  std::vector<std::string> result;
+  for (std::size_t j = 0; j < state.sums.size(); ++j) {
+    result.push_back(t_.let(elements_.bank(), "sub.rn." + elements_.type(), state.sums[j], state.lost[j]));
+  }
+  return result;
+}
+
+std::string Generator::folded(MapReduction kind, const std::vector<std::string>& numbers) {
+  if (numbers.size() == 1) return numbers[0];
+  State state = begin(kind, 1, true);
+  for (const std::string& x : numbers) add(state, 0, x, "");
+  return settled(state)[0];
+}
+
+void Generator::pass(const std::vector<int>& reductions) {
+  std::vector<int> operands;
+  for (const int i : reductions) operands.push_back(node(i).from[0]);
+  std::vector<State> states;
+  for (const int i : operands) {
+    const std::size_t count = neighbours_ || along_element(i) ? static_cast<std::size_t>(s_.pack) : 1;
+    states.push_back(begin(node(reductions[states.size()]).reduction, count, s_.steps > most_plain));
+  }
+  walk(operands, [&] {
+    for (std::size_t u = 0; u < pieces_.size(); ++u) {
+      for (std::size_t r = 0; r < operands.size(); ++r) {
+        for (std::size_t j = 0; j < states[r].sums.size(); ++j) {
+          add(states[r], j, elements_.in_register(value(operands[r], static_cast<int>(u), static_cast<int>(j))), pieces_[u].exists);
+        }
+      }
+    }
+  });
+  for (std::size_t r = 0; r < operands.size(); ++r) meet(reductions[r], states[r]);
+}
+
+void Generator::meet(int i, State& state) {
+  std::vector<std::string> sums = settled(state);
+  const MapReduction kind = state.kind;
+  if (neighbours_) {
+    sums = {folded(kind, sums)};
+    for (std::int64_t distance = std::min<std::int64_t>(s_.lanes, 32) / 2; distance > 0; distance /= 2) {
+      elements_.join(kind, sums[0], elements_.of_neighbour(sums[0], distance), "");
+    }
+  }
+  const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
+  if (sharers > 1) {
+    // [sharers][slots][elements]
+    const auto size = static_cast<std::int64_t>(size_of(p_.compute)), row = static_cast<std::int64_t>(sums.size()) * size;
+    const std::int64_t first = shared_;
+    shared_ += sharers * slots_ * row;
+    const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
+    const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, row, memory);
+    const std::string sharer = neighbours_ ? t_.quotient(lane_, 32) : lane_;
+    const std::string to = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
+    for (std::size_t j = 0; j < sums.size(); ++j) {
+      t_.line("st.shared." + elements_.type(), "[" + to + "+" + std::to_string(first + static_cast<std::int64_t>(j) * size) + "]", sums[j]);
+    }
+    t_.line("bar.sync", 0);
+    State all = begin(kind, sums.size(), true);
+    repeat(sharers, [&] {
+      for (std::size_t j = 0; j < sums.size(); ++j) {
+        const std::string from = "[" + mine + "+" + std::to_string(first + static_cast<std::int64_t>(j) * size) + "]";
+        add(all, j, t_.let(elements_.bank(), "ld.shared." + elements_.type(), from), "");
+      }
+      t_.line("add.u32", mine, mine, slots_ * row);
+    });
+    sums = settled(all);
+  }
+  for (std::size_t j = 0; j < sums.size(); ++j) values_[{i, -1, along_element(i) ? static_cast<int>(j) : -1}] = sums[j];
+}
+
+void Generator::meet_blocks() {
+  const int parameters = kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size());
+  const std::string work = pointer(parameters), counters = pointer(parameters + 1);
+  const auto size = static_cast<std::int64_t>(size_of(p_.compute));
+  // [numbers][parts][groups]
+  std::vector<std::string*> numbers;
+  std::vector<MapReduction> kinds;
+  for (auto& [key, number] : values_) {
+    if (node(key[0]).kind == MapNode::Kind::reduce) numbers.push_back(&number), kinds.push_back(node(key[0]).reduction);
+  }
+  const std::int64_t plane = s_.parts * groups_ * size;
+  kernel_.workspace = plane * static_cast<std::int64_t>(numbers.size());
+  kernel_.counters = kernel_.blocks * 4;
+  const std::string part = t_.special("ctaid.y"), block = t_.special("ctaid.x");
+  const std::string column = t_.advanced(work, group_, size), mine = t_.advanced(column, part, groups_ * size);
+  const std::string stores = storing();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::string to = t_.let(Bank::b64, "add.s64", mine, plane * static_cast<std::int64_t>(i));
+    t_.line_if(stores, "st.global." + elements_.type(), "[" + to + "]", *numbers[i]);
+  }
+  t_.line("membar.gl");
+  t_.line("bar.sync", 0);
+  const std::string waits = t_.fresh_label(), end = t_.fresh_label();
+  const std::string first = shared_at(4), seen = t_.fresh(Bank::b32);
+  t_.line_if(t_.let(Bank::predicate, "setp.ne.u32", tid_, 0), "bra", waits);
+  t_.line("atom.global.inc.u32", seen, "[" + t_.advanced(counters, block, 4) + "]", s_.parts - 1);
+  t_.line("st.shared.u32", first, seen);
+  t_.place(waits);
+  t_.line("bar.sync", 0);
+  const std::string last = t_.let(Bank::b32, "ld.shared.u32", first);
+  t_.line_if(t_.let(Bank::predicate, "setp.ne.u32", last, s_.parts - 1), "bra", end);
+  t_.line("membar.gl");
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    State state = begin(kinds[i], 1, true);
+    const std::string from = t_.let(Bank::b64, "add.s64", column, plane * static_cast<std::int64_t>(i));
+    repeat(s_.parts, [&] {
+      add(state, 0, t_.let(elements_.bank(), "ld.global.cg." + elements_.type(), "[" + from + "]"), "");
+      t_.line("add.s64", from, from, groups_ * size);
+    });
+    *numbers[i] = settled(state)[0];
+  }
+  store_all();
+  t_.place(end);
+}
+
+std::string Generator::shared_at(std::int64_t bytes) {
+  shared_ = detail::round_up<std::int64_t>(shared_, 16);
+  const std::int64_t at = shared_;
+  shared_ += bytes;
+  return "[memory+" + std::to_string(at) + "]";
+}
+
+}  // namespace lamina::cuda

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cuda/map/map_data.h"
+
+namespace lamina::test {
+namespace {
+
+/// Draws Maps: extents, orders of strides, broadcasts, pads, reductions over any axes, several operands and results.
+class Drawing {
+ public:
+  explicit Drawing(unsigned seed) : random_(seed) {}
+
+  MapProblem map() {
+    const int rank = up_to(4) + 1;
+    MapProblem map;
+    for (int a = 0; a < rank; ++a) map.extents.push_back(one_of(4) ? 64 : up_to(rank > 2 ? 11 : 90) + 1);
+    if (one_of(2)) map.reduced = static_cast<unsigned>(up_to((1 << rank) - 1));
+    const int loads = up_to(2) + 1;
+    for (int i = 0; i < loads; ++i) map.load(view(map, i, true));
+    std::vector<int> nodes;
+    for (int i = 0; i < loads; ++i) nodes.push_back(i);
+    const int functions = up_to(4);
+    for (int i = 0; i < functions; ++i) nodes.push_back(function(map, nodes));
+    if (map.reduced != 0) {
+      constexpr MapReduction kinds[] = {MapReduction::sum, MapReduction::max, MapReduction::min};
+      const int reduced = map.reduce(kinds[up_to(2)], nodes.back());
+      if (one_of(2)) nodes.push_back(map.function(Pointwise::sub, nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))], reduced));
+      if (one_of(3)) nodes.push_back(map.reduce(MapReduction::max, nodes.back()));
+      nodes.push_back(map.function(Pointwise::sigmoid, reduced));
+    }
+    const int stores = one_of(4) ? 2 : 1;
+    for (int i = 0; i < stores; ++i) {
+      const int node = nodes[nodes.size() - 1 - static_cast<std::size_t>(i)];
+      MapView to = view(map, i, false);
+      const unsigned axes = dependence(map)[static_cast<std::size_t>(node)];
+      shrink(map, to, map.reduced & ~axes);
+      map.store(node, to);
+    }
+    return map;
+  }
+
+ private:
+  int up_to(int most) { return std::uniform_int_distribution(0, most)(random_); }
+  bool one_of(int n) { return up_to(n - 1) == 0; }
+
+  /// Strides in any order of the axes, without overlaps; of a load broadcast along some.
+  MapView view(const MapProblem& map, int array, bool load) {
+    constexpr DType floats[] = {DType::f32, DType::f32, DType::f16, DType::bf16}, loaded[] = {DType::u8, DType::i8, DType::i32, DType::boolean, DType::i64};
+    MapView view{.array = array, .dtype = floats[up_to(3)], .strides = MapAxes(map.extents.size())};
+    if (load && one_of(6)) view.dtype = loaded[up_to(4)];
+    std::vector<std::size_t> order(map.extents.size());
+    for (std::size_t a = 0; a < order.size(); ++a) order[a] = a;
+    if (one_of(2)) std::ranges::shuffle(order, random_);
+    std::int64_t stride = 1;
+    for (std::size_t i = order.size(); i-- > 0;) {
+      const std::size_t a = order[i];
+      if (load && one_of(5)) continue;
+      view.strides[a] = stride;
+      stride *= map.extents[a] + (one_of(8) ? 1 : 0);
+    }
+    if (one_of(8)) view.offset = up_to(20);
+    if (load && one_of(6)) {
+      const auto a = static_cast<std::size_t>(up_to(static_cast<int>(map.extents.size()) - 1));
+      MapView::Table table{MapAxes(map.extents.size()), 0, nullptr};
+      table.strides[a] = 1;
+      std::vector<std::int64_t> entries;
+      for (std::int64_t i = 0; i < map.extents[a]; ++i) entries.push_back(one_of(5) ? -1 : up_to(30));
+      entries.back() = 3;
+      table.entries = std::make_shared<const std::vector<std::int64_t>>(entries);
+      view.tables.push_back(table);
+      view.fill = 0.5;
+    }
+    return view;
+  }
+
+  /// A result that is the same along some axes has one element for all of them.
+  static void shrink(const MapProblem& map, MapView& view, unsigned axes) {
+    for (std::size_t a = 0; a < map.extents.size(); ++a) {
+      if ((axes >> a & 1u) != 0) view.strides[a] = 0;
+    }
+  }
+
+  int function(MapProblem& map, const std::vector<int>& nodes) {
+    constexpr Pointwise functions[] = {Pointwise::add, Pointwise::sub, Pointwise::max, Pointwise::min, Pointwise::relu, Pointwise::abs, Pointwise::sigmoid, Pointwise::tanh, Pointwise::clip, Pointwise::hard_swish};
+    const auto any = [&] { return one_of(4) ? map.number(0.25 * up_to(8) - 1) : nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))]; };
+    const int x = any(), y = any(), z = any();
+    const Pointwise f = functions[up_to(9)];
+    const int operands = describe(f).operands;
+    return map.function(f, x, operands > 1 ? y : -1, operands > 2 ? z : -1);
+  }
+
+  std::mt19937 random_;
+};
+
+/// LAMINA_MAPS: how many, instead of 200.
+TEST(Map, RandomOnesByTheEmulator) {
+  const char* const asked = std::getenv("LAMINA_MAPS");
+  const unsigned count = asked == nullptr ? 200 : static_cast<unsigned>(std::atoi(asked));
+  for (unsigned seed = 0; seed < count; ++seed) {
+    const MapProblem map = Drawing(seed).map();
+    expect_right(map, seed % 3 == 0 ? 75 : 90, "map " + std::to_string(seed), 0, seed, seed % 2 == 0 ? 1 : 132);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace lamina::test
