@@ -243,7 +243,7 @@ TEST(Plan, RefusesOptionsThatCannotBe) {
   expect_error([&] { (void)graph.compile({.batch = 0}); }, {"batch", "0"});
   expect_error([&] { (void)graph.compile({.threads = -1}); }, {"threads", "-1"});
   expect_error([&] { (void)graph.compile({.precision = Precision::fp16}); }, {"features.0", "fp16", "CUDA"});
-  expect_error([&] { (void)graph.compile({.algorithm = "wrong"}); }, {"wrong", "cpu", "planes, eigen, direct"});
+  expect_error([&] { (void)graph.compile({.algorithm = "wrong"}); }, {"wrong", "cpu", "rows, planes, eigen, direct"});
   expect_error([&] { (void)graph.compile({.device = Device::cuda(77)}); }, {"cuda:77"});
   expect_error([&] { (void)Graph().compile(); }, {"output"});
 }

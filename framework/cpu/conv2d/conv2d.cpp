@@ -2,6 +2,7 @@
 
 #include "lamina/cpu/conv2d/conv2d.h"
 
+#include "lamina/base/math.h"
 #include "lamina/cpu/conv2d/bf16/kernels.h"
 #include "lamina/cpu/conv2d/channels_last.h"
 #include "lamina/cpu/conv2d/int8/kernels.h"
@@ -94,6 +95,27 @@ std::unique_ptr<Operator> prepare_eigen(const ConvProblem& problem, const Prepar
                        });
 }
 
+bool takes_rows(const ConvProblem& problem, const Preparation& p) {
+  return takes(problem, p) && cpu::RowBand(problem.geometry).takes;
+}
+
+std::unique_ptr<Operator> prepare_rows(const ConvProblem& problem, const Preparation& p) {
+  const cpu::RowKernel& kernel = cpu::best_kernel(cpu::row_kernels(), p.device);
+  const cpu::RowBand band(problem.geometry);
+  return make_operator(
+      detail::concat("rows of planes, ", name(kernel.set)),
+      {.workspace = band.workspace * static_cast<std::size_t>(p.threads)},
+      [problem = with_constants(problem), band, &kernel](std::span<const Tensor> inputs, std::span<Tensor> outputs,
+                                                         const Execution& execution) {
+        const ConvGeometry& g = problem.geometry;
+        const std::int64_t bands = detail::ceil_div<std::int64_t>(g.out_height, band.height);
+        execution.pool->parallel_for(g.batch * g.groups * bands, [&](std::int64_t task, int worker) {
+          kernel.run(g, band, pointers(problem, inputs, outputs), task % bands * band.height, task / bands,
+                     static_cast<std::byte*>(execution.workspace) + static_cast<std::size_t>(worker) * band.workspace);
+        });
+      });
+}
+
 std::unique_ptr<Operator> prepare_direct(const ConvProblem& problem, const Preparation&) {
   return make_operator("direct: plain loops, summed in double",
                        [problem = with_constants(problem)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
@@ -120,6 +142,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"lanes", with<cpu::takes_lanes, DType::f32>, with<cpu::prepare_lanes, DType::f32>, cpu::preference::lanes,
      slices | of_element},
     {"channels_last", takes_channels_last, prepare_channels_last, nullptr, slices | of_element | reads::scaled, true},
+    {"rows", takes_rows, prepare_rows, cpu::preference::rows},
     {"planes", takes_planes, prepare_planes, nullptr, reads::chain},
     {"eigen", takes, prepare_eigen},
     {"direct", takes, prepare_direct},

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "lamina/base/thread_pool.h"
+#include "lamina/cpu/simd.h"
 #include "lamina/kernel/conv_geometry.h"
 
 /// Convolutions on the CPU: plain functions on pointers. The layer has validated the geometry.
@@ -23,5 +26,21 @@ void conv2d_direct(const ConvGeometry& geometry, const Conv2dPointers& pointers,
 /// conv2d_eigen_workspace() bytes: an image's columns for each thread.
 void conv2d_eigen(const ConvGeometry& geometry, const Conv2dPointers& pointers, ThreadPool& pool, float* workspace);
 std::size_t conv2d_eigen_workspace(const ConvGeometry& geometry, int threads);
+
+/// Planes as they lie, of few filters a group and no stride: a band of rows at a time, in floats but for its rows.
+struct RowBand {
+  std::int64_t pitch, height, rows, input, sums;
+  std::size_t workspace;  // bytes of a thread
+  bool takes;             // no stride, and no window that reaches too far
+
+  explicit RowBand(const ConvGeometry& geometry);
+};
+struct RowKernel {
+  InstructionSet set;
+  void (*run)(const ConvGeometry& geometry, const RowBand& band, const Conv2dPointers& pointers, std::int64_t top,
+              std::int64_t group, std::byte* workspace);
+};
+/// Those that this machine runs, the fastest first.
+std::span<const RowKernel> row_kernels();
 
 }  // namespace lamina::cpu

@@ -9,6 +9,7 @@
 namespace lamina::cpu::preference {
 
 bool lanes(const ConvProblem& problem, const Preparation& preparation);
+bool rows(const ConvProblem& problem, const Preparation& preparation);
 bool bf16_tiles(const ConvProblem& problem, const Preparation& preparation);
 bool pair(const ConvPairProblem& problem, const Preparation& preparation);
 bool bf16_pair(const ConvPairProblem& problem, const Preparation& preparation);

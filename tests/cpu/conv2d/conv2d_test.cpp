@@ -30,14 +30,17 @@ std::vector<Kernel> kernels() {
                                    conv2d_eigen(g, p, pool, space.data());
                                  }}};
   for (const LanesKernel& kernel : lanes_kernels(DType::f32)) {
-    std::string name = std::string("planes_") + lamina::name(kernel.set);
-    std::erase_if(name, [](char c) { return c == '-'; });
-    result.push_back({name, [set = kernel.set](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool) {
-                        const Epilogue relu = {.chain = {{Pointwise::relu}}};
-                        const Operands o = {p.input, p.weight, p.bias, nullptr, p.output};
-                        Run(g, set, pool.threads(), p.relu ? relu : Epilogue(), o, Layout::nchw, Layout::nchw)("planes",
-                                                                                                               pool);
-                      }});
+    for (const char* row : {"planes", "rows"}) {
+      std::string name = std::string(row) + "_" + lamina::name(kernel.set);
+      std::erase_if(name, [](char c) { return c == '-'; });
+      result.push_back(
+          {name, [row, set = kernel.set](const ConvGeometry& g, const Conv2dPointers& p, ThreadPool& pool) {
+             if (row == std::string_view("rows") && !RowBand(g).takes) return conv2d_direct(g, p, pool);
+             const Epilogue relu = {.chain = {{Pointwise::relu}}};
+             const Operands o = {p.input, p.weight, p.bias, nullptr, p.output};
+             Run(g, set, pool.threads(), p.relu ? relu : Epilogue(), o, Layout::nchw, Layout::nchw)(row, pool);
+           }});
+    }
   }
   return result;
 }
