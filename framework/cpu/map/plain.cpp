@@ -101,7 +101,8 @@ class Plain {
       const auto& view = store.view;
       each_point(at, [&](std::size_t index, const MapAxes& point) {
         auto* to = static_cast<std::byte*>(outputs_[static_cast<std::size_t>(view.array)]);
-        cpu::store(view.dtype, &values[index], to + place(view, point) * static_cast<std::int64_t>(size_of(view.dtype)), 1);
+        cpu::store(view.dtype, &values[index], to + place(view, point) * static_cast<std::int64_t>(size_of(view.dtype)),
+                   1);
       });
     }
   }
@@ -128,7 +129,8 @@ class Plain {
       }
       case MapNode::Kind::number: std::fill(values.begin(), values.end(), load_one<T>(node.number)); return;
       case MapNode::Kind::function:
-        apply<T>(kernel_, node.function, {operand(0), operand(1), operand(2)}, values.data(), static_cast<std::int64_t>(count));
+        apply<T>(kernel_, node.function, {operand(0), operand(1), operand(2)}, values.data(),
+                 static_cast<std::int64_t>(count));
         return;
       case MapNode::Kind::reduce: {
         const T* from = operand(0);
@@ -136,7 +138,8 @@ class Plain {
         using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
         for (std::size_t p = 0; p < points; ++p) {
           auto sum = static_cast<Sum>(from[p]);
-          for (std::size_t i = p + points; i < count; i += points) sum = joined(kernel_, node.reduction, sum, static_cast<Sum>(from[i]));
+          for (std::size_t i = p + points; i < count; i += points)
+            sum = joined(kernel_, node.reduction, sum, static_cast<Sum>(from[i]));
           for (std::size_t i = p; i < count; i += points) values[i] = static_cast<T>(sum);
         }
         return;

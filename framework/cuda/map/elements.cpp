@@ -17,7 +17,9 @@ bool is_signed(DType dtype) {
 }
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 /// "s32", "u64": a whole number's type in a register.
-std::string whole_type(DType dtype) { return (is_signed(dtype) ? "s" : "u") + std::string(is_wide(dtype) ? "64" : "32"); }
+std::string whole_type(DType dtype) {
+  return (is_signed(dtype) ? "s" : "u") + std::string(is_wide(dtype) ? "64" : "32");
+}
 
 std::string vector(std::size_t count, const std::string& type) {
   return count == 1 ? "." + type : ".v" + std::to_string(count) + "." + type;
@@ -57,7 +59,8 @@ std::string Elements::number(double value) const {
       std::snprintf(text, sizeof text, "0f%08X", std::bit_cast<std::uint32_t>(static_cast<float>(value)));
       return text;
     case DType::f64:
-      std::snprintf(text, sizeof text, "0d%016llX", static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(value)));
+      std::snprintf(text, sizeof text, "0d%016llX",
+                    static_cast<unsigned long long>(std::bit_cast<std::uint64_t>(value)));
       return text;
     case DType::u32: return std::to_string(number_as<std::uint32_t>(value));
     case DType::u64: return std::to_string(number_as<std::uint64_t>(value)) + "U";
@@ -99,8 +102,9 @@ std::string Elements::unpacked(DType dtype, const Words& words, int j) {
       break;
     }
     case DType::bf16:
-      single = t_.let(Bank::f32, "mov.b32", bit == 0 ? t_.let(Bank::b32, "shl.b32", word, 16)
-                                                     : t_.let(Bank::b32, "and.b32", word, "0xffff0000"));
+      single =
+          t_.let(Bank::f32, "mov.b32",
+                 bit == 0 ? t_.let(Bank::b32, "shl.b32", word, 16) : t_.let(Bank::b32, "and.b32", word, "0xffff0000"));
       break;
     case DType::f64: {
       const std::string number = t_.let(Bank::f64, "mov.b64", word);
@@ -187,15 +191,17 @@ std::string Elements::element(DType dtype, const std::string& number) {
   return bits == 16 ? t_.let(Bank::b16, "cvt.u16.u32", whole) : whole;
 }
 
-void Elements::store(DType dtype, const std::string& address, std::int64_t bytes, const std::vector<std::string>& numbers,
-                     int together, std::int64_t step, const std::string& predicate) {
+void Elements::store(DType dtype, const std::string& address, std::int64_t bytes,
+                     const std::vector<std::string>& numbers, int together, std::int64_t step,
+                     const std::string& predicate) {
   const int size = static_cast<int>(size_of(dtype));
   const int count = static_cast<int>(numbers.size()), chunk = std::min({together * size, 16, count * size});
   std::vector<std::string> elements;
   for (const std::string& number : numbers) elements.push_back(element(dtype, number));
   if (chunk <= size) {
     for (int j = 0; j < count; ++j) {
-      t_.line_if(predicate, "st.global.b" + std::to_string(8 * size), at(address, bytes + j * step), elements[static_cast<std::size_t>(j)]);
+      t_.line_if(predicate, "st.global.b" + std::to_string(8 * size), at(address, bytes + j * step),
+                 elements[static_cast<std::size_t>(j)]);
     }
     return;
   }
@@ -216,8 +222,10 @@ void Elements::store(DType dtype, const std::string& address, std::int64_t bytes
   const int word_bytes = per_word * size, in_chunk = chunk / word_bytes;
   const std::string type = "b" + std::to_string(8 * word_bytes);
   for (std::size_t w = 0; w < words.size(); w += static_cast<std::size_t>(in_chunk)) {
-    const std::vector<std::string> some(words.begin() + static_cast<std::ptrdiff_t>(w), words.begin() + static_cast<std::ptrdiff_t>(w) + in_chunk);
-    t_.line_if(predicate, "st.global" + vector(some.size(), type), at(address, bytes + static_cast<std::int64_t>(w) * word_bytes), listed(some));
+    const std::vector<std::string> some(words.begin() + static_cast<std::ptrdiff_t>(w),
+                                        words.begin() + static_cast<std::ptrdiff_t>(w) + in_chunk);
+    t_.line_if(predicate, "st.global" + vector(some.size(), type),
+               at(address, bytes + static_cast<std::int64_t>(w) * word_bytes), listed(some));
   }
 }
 
@@ -255,7 +263,8 @@ void Elements::add_compensated(const std::string& sum, const std::string& lost, 
   const std::string next = t_.let(bank(), "add.rn." + type(), sum, y);
   const std::string grown = t_.let(bank(), "sub.rn." + type(), next, sum);
   const std::string rest = t_.let(bank(), "sub.rn." + type(), grown, y);
-  const std::string finite = t_.let(Bank::predicate, "testp.finite." + type(), rest);  // of an infinite sum nothing is lost
+  const std::string finite =
+      t_.let(Bank::predicate, "testp.finite." + type(), rest);  // of an infinite sum nothing is lost
   t_.line_if(predicate, "selp." + type(), lost, rest, number(0), finite);
   t_.line_if(predicate, "mov." + type(), sum, next);
 }

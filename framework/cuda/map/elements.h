@@ -44,7 +44,8 @@ class Elements {
   /// sum = sum joined with x, where the predicate is true.
   void join(MapReduction kind, const std::string& sum, const std::string& x, const std::string& predicate);
   /// sum - lost = sum - lost + x. Source: Kahan, Further remarks on reducing truncation errors (CACM 8, 1965).
-  void add_compensated(const std::string& sum, const std::string& lost, const std::string& x, const std::string& predicate);
+  void add_compensated(const std::string& sum, const std::string& lost, const std::string& x,
+                       const std::string& predicate);
   /// The number of the thread that is that far away in the warp, counted by an exclusive or.
   std::string of_neighbour(const std::string& number, std::int64_t distance);
 

@@ -112,7 +112,8 @@ std::string PtxFunctions::apply(PtxText& text, Pointwise function, DType compute
     const std::string b = wide ? "b64" : "b32";
     text.splice("{\n.param ." + b + " to, v, x, y;\n");
     const char* parameters[] = {"[v]", "[x]", "[y]"};
-    for (std::size_t i = 0; i < 3; ++i) text.line("st.param." + type, parameters[i], operands[std::min(i, operands.size() - 1)]);
+    for (std::size_t i = 0; i < 3; ++i)
+      text.line("st.param." + type, parameters[i], operands[std::min(i, operands.size() - 1)]);
     text.splice("call.uni (to), " + name + ", (v, x, y);\n");
     text.line("ld.param." + type, result, "[to]");
     text.splice("}\n");

@@ -51,7 +51,8 @@ void Generator::store_all() {
   walk(nodes, [&] {
     for (std::size_t u = 0; u < pieces_.size(); ++u) {
       std::string who = exists_;
-      if (!pieces_[u].exists.empty()) who = who.empty() ? pieces_[u].exists : t_.let(Bank::predicate, "and.pred", who, pieces_[u].exists);
+      if (!pieces_[u].exists.empty())
+        who = who.empty() ? pieces_[u].exists : t_.let(Bank::predicate, "and.pred", who, pieces_[u].exists);
       for (const int i : each) store(i, static_cast<int>(u), who);
     }
   });
@@ -64,7 +65,8 @@ void Generator::store(int i, int piece, const std::string& who) {
   const Place at = place(view, store_bases_[static_cast<std::size_t>(i)], piece);
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   std::vector<std::string> numbers;
-  for (int j = 0; j < (step == 0 ? 1 : s_.pack); ++j) numbers.push_back(elements_.in_register(value(result.node, std::max(piece, 0), j)));
+  for (int j = 0; j < (step == 0 ? 1 : s_.pack); ++j)
+    numbers.push_back(elements_.in_register(value(result.node, std::max(piece, 0), j)));
   const int together = most_packed(view, s_.vector, alignment_.outputs[static_cast<std::size_t>(view.array)]);
   elements_.store(view.dtype, at.address, at.bytes, numbers, step == 1 ? together : 1, step * size, who);
 }

@@ -13,8 +13,8 @@ namespace lamina::cuda {
 /// A Map as a kernel. Its parameters are pointers: the inputs, the outputs, the tables (32 bits an entry) and, where
 /// blocks meet, the workspace and the counters, which begin at 0 and are 0 again when it ends.
 struct MapKernel {
-  std::string text;             ///< the entry
-  std::set<std::string> called;  ///< functions that must stand before it in a module
+  std::string text;                    ///< the entry
+  std::set<std::string> called;        ///< functions that must stand before it in a module
   std::int64_t blocks = 1, parts = 1;  ///< the grid: x, y
   int threads = 256;
   int inputs = 0, outputs = 0;

@@ -18,9 +18,9 @@ namespace lamina::cuda {
 /// Writes the kernel of one Map: every thread finds its points, walks through its share of what is reduced (or
 /// repeated), meets the others where there is a reduction, and stores.
 ///
-/// What a node's value depends on decides where it is computed: values are kept by (node, piece, element), a piece being
-/// one of the steps that stand in the text one after the other, and what does not depend on the piece or on the element
-/// is computed once. That is all the hoisting there is.
+/// What a node's value depends on decides where it is computed: values are kept by (node, piece, element), a piece
+/// being one of the steps that stand in the text one after the other, and what does not depend on the piece or on the
+/// element is computed once. That is all the hoisting there is.
 class Generator {
  public:
   Generator(const MapProblem& problem, const MapSchedule& schedule, const MapAlignment& alignment,
@@ -79,8 +79,8 @@ class Generator {
   /// Of a block that has a square of elements: a thread has a pack along the one axis at some places along the other.
   void find_place_in_tile();
   void find_bases();
-  /// The address of a view's element at the kept coordinates.
-  std::string base(const MapView& view, int parameter);
+  /// The address of a view's element at the kept coordinates; of a staged one without that along `vector`.
+  std::string base(const MapView& view, int parameter, bool staged);
   std::string pointer(int parameter);
 
   // steps.cpp

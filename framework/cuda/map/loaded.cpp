@@ -28,7 +28,8 @@ struct Library {
  private:
   static void require(cudaError_t status) {
     if (status == cudaSuccess) return;
-    detail::fail("the driver does not compile a generated kernel: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ")");
+    detail::fail("the driver does not compile a generated kernel: ", cudaGetErrorString(status), " (",
+                 cudaGetErrorName(status), ")");
   }
 };
 

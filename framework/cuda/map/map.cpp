@@ -80,7 +80,8 @@ std::unique_ptr<Operator> prepare_map(const MapOf& of, const Preparation& p) {
                           if (counters > 0) {
                             auto* const space = static_cast<std::byte*>(execution.workspace);
                             add(space), add(space + counters_at);
-                            fill_bytes(device, space + counters_at, 0, static_cast<std::size_t>(counters), execution.stream);
+                            fill_bytes(device, space + counters_at, 0, static_cast<std::size_t>(counters),
+                                       execution.stream);
                           }
                           launch_kernel(loaded.get(), launch, execution.stream, arguments.data());
                         });

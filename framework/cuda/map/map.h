@@ -26,6 +26,7 @@ bool never_pays(const Problem&, const Preparation&) {
   return false;
 }
 template <class Problem>
-inline constexpr Kernel<Problem> map_row = {"map", takes_as_map<Problem>, prepare_as_map<Problem>, never_pays<Problem>, reads::slices | reads::strides | reads::chain | reads::operands};
+inline constexpr Kernel<Problem> map_row = {"map", takes_as_map<Problem>, prepare_as_map<Problem>, never_pays<Problem>,
+                                            reads::slices | reads::strides | reads::chain | reads::operands};
 
 }  // namespace lamina::cuda

@@ -12,7 +12,9 @@ bool Generator::along_element(int node) const {
   return s_.vector >= 0 && ((axes_[static_cast<std::size_t>(node)] >> s_.vector) & 1u) != 0;
 }
 
-std::int64_t Generator::packs(std::size_t axis) const { return static_cast<int>(axis) == s_.vector ? extent(axis) / s_.pack : extent(axis); }
+std::int64_t Generator::packs(std::size_t axis) const {
+  return static_cast<int>(axis) == s_.vector ? extent(axis) / s_.pack : extent(axis);
+}
 
 std::int64_t Generator::groups_of(std::size_t axis) const {
   if (s_.staged >= 0 && (static_cast<int>(axis) == s_.vector || static_cast<int>(axis) == s_.staged)) {
@@ -38,7 +40,8 @@ void Generator::count() {
     if (axis != s_.vector) add(axis);
   }
   coordinates_.resize(p_.extents.size());
-  kernel_.inputs = static_cast<int>(alignment_.inputs.size()), kernel_.outputs = static_cast<int>(alignment_.outputs.size());
+  kernel_.inputs = static_cast<int>(alignment_.inputs.size()),
+  kernel_.outputs = static_cast<int>(alignment_.outputs.size());
   slots_ = s_.staged >= 0 ? 1 : s_.threads / s_.lanes;
   kernel_.blocks = detail::ceil_div(groups_, slots_);
   neighbours_ = s_.vector >= 0 && p_.reduces(static_cast<std::size_t>(s_.vector));
@@ -88,7 +91,8 @@ void Generator::find_points() {
 }
 
 void Generator::find_place_in_tile() {
-  tile_ = {coordinates_[static_cast<std::size_t>(s_.vector)].reg, coordinates_[static_cast<std::size_t>(s_.staged)].reg};
+  tile_ = {coordinates_[static_cast<std::size_t>(s_.vector)].reg,
+           coordinates_[static_cast<std::size_t>(s_.staged)].reg};
   const std::int64_t across = s_.tile / s_.pack;
   const std::string row = t_.quotient(tid_, across), pack = t_.rest(tid_, row, across);
   in_tile_ = {t_.let(Bank::b32, "mul.lo.u32", pack, s_.pack), row};
@@ -101,8 +105,10 @@ void Generator::find_place_in_tile() {
 }
 
 void Generator::find_bases() {
-  for (std::size_t i = 0; i < p_.loads.size(); ++i) load_bases_.push_back(base(p_.loads[i], p_.loads[i].array));
-  for (const auto& store : p_.stores) store_bases_.push_back(base(store.view, kernel_.inputs + store.view.array));
+  for (std::size_t i = 0; i < p_.loads.size(); ++i)
+    load_bases_.push_back(base(p_.loads[i], p_.loads[i].array, is_staged(p_.loads[i], s_)));
+  for (const auto& store : p_.stores)
+    store_bases_.push_back(base(store.view, kernel_.inputs + store.view.array, false));
   for (const MapView& view : p_.loads) {
     for (const MapView::Table& table : view.tables) {
       tables_[&table] = pointer(kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size()));
@@ -116,13 +122,14 @@ std::string Generator::pointer(int parameter) {
   return t_.let(Bank::b64, "cvta.to.global.u64", raw);
 }
 
-std::string Generator::base(const MapView& view, int parameter) {
+std::string Generator::base(const MapView& view, int parameter, bool staged) {
   std::string address = pointer(parameter);
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   if (view.offset != 0) address = t_.let(Bank::b64, "add.s64", address, view.offset * size);
   for (const std::size_t axis : kept_) {
-    const bool tiled = is_staged(view, s_) && static_cast<int>(axis) == s_.vector;
-    if (static_cast<int>(axis) != s_.repeated && static_cast<int>(axis) != s_.staged && !tiled) address = t_.advanced(address, coordinates_[axis].reg, view.strides[axis] * size);
+    const bool tiled = staged && static_cast<int>(axis) == s_.vector;
+    if (static_cast<int>(axis) != s_.repeated && static_cast<int>(axis) != s_.staged && !tiled)
+      address = t_.advanced(address, coordinates_[axis].reg, view.strides[axis] * size);
   }
   return address;
 }

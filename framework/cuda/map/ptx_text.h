@@ -59,7 +59,9 @@ class PtxText {
   }
   void place(std::string_view label) { body_.append(label).append(":\n"); }
   /// Lines that were written elsewhere.
-  void splice(std::string_view lines) { body_.append(lines), lines_ += static_cast<int>(std::count(lines.begin(), lines.end(), '\n')); }
+  void splice(std::string_view lines) {
+    body_.append(lines), lines_ += static_cast<int>(std::count(lines.begin(), lines.end(), '\n'));
+  }
 
   std::string special(std::string_view name) { return let(Bank::b32, "mov.u32", "%" + std::string(name)); }
   /// The whole part of n / divisor; n < 2^31.

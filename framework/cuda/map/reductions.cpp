@@ -54,7 +54,8 @@ void Generator::pass(const std::vector<int>& reductions) {
     for (std::size_t u = 0; u < pieces_.size(); ++u) {
       for (std::size_t r = 0; r < operands.size(); ++r) {
         for (std::size_t j = 0; j < states[r].sums.size(); ++j) {
-          add(states[r], j, elements_.in_register(value(operands[r], static_cast<int>(u), static_cast<int>(j))), pieces_[u].exists);
+          add(states[r], j, elements_.in_register(value(operands[r], static_cast<int>(u), static_cast<int>(j))),
+              pieces_[u].exists);
         }
       }
     }
@@ -74,7 +75,8 @@ void Generator::meet(int i, State& state) {
   const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
     // [sharers][slots][elements]
-    const auto size = static_cast<std::int64_t>(size_of(p_.compute)), row = static_cast<std::int64_t>(sums.size()) * size;
+    const auto size = static_cast<std::int64_t>(size_of(p_.compute)),
+               row = static_cast<std::int64_t>(sums.size()) * size;
     const std::int64_t first = shared_;
     shared_ += sharers * slots_ * row;
     const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
@@ -82,7 +84,8 @@ void Generator::meet(int i, State& state) {
     const std::string sharer = neighbours_ ? t_.quotient(lane_, 32) : lane_;
     const std::string to = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
     for (std::size_t j = 0; j < sums.size(); ++j) {
-      t_.line("st.shared." + elements_.type(), "[" + to + "+" + std::to_string(first + static_cast<std::int64_t>(j) * size) + "]", sums[j]);
+      t_.line("st.shared." + elements_.type(),
+              "[" + to + "+" + std::to_string(first + static_cast<std::int64_t>(j) * size) + "]", sums[j]);
     }
     t_.line("bar.sync", 0);
     State all = begin(kind, sums.size(), true);

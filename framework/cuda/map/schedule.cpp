@@ -64,7 +64,8 @@ int pack_along(const MapProblem& problem, const Views& views, int axis) {
     if (problem.extents[static_cast<std::size_t>(axis)] % pack != 0) return false;
     bool all = true;
     views.each([&](const MapView& view, std::size_t alignment) {
-      const bool together = view.strides[static_cast<std::size_t>(axis)] == 1 && !looks_at_each(view, static_cast<std::size_t>(axis));
+      const bool together =
+          view.strides[static_cast<std::size_t>(axis)] == 1 && !looks_at_each(view, static_cast<std::size_t>(axis));
       const int words = std::min<int>(pack, 16 / static_cast<int>(size_of(view.dtype)));
       all = all && (!together || most_packed(view, axis, alignment) >= words);
     });
@@ -99,7 +100,8 @@ int axis_to_repeat(const MapProblem& problem, int vector) {
     for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
       common = common || (problem.nodes[i].kind != MapNode::Kind::number && ((axes[i] >> a) & 1u) == 0);
     }
-    if (common && (best < 0 || problem.extents[a] > problem.extents[static_cast<std::size_t>(best)])) best = static_cast<int>(a);
+    if (common && (best < 0 || problem.extents[a] > problem.extents[static_cast<std::size_t>(best)]))
+      best = static_cast<int>(a);
   }
   return best;
 }
@@ -114,14 +116,16 @@ bool turn(const MapProblem& problem, const Views& views, MapSchedule& result) {
   std::size_t widest = 1;
   for (const MapView& view : problem.loads) {
     for (std::size_t axis = 0; axis < view.strides.size(); ++axis) {
-      const bool both = static_cast<int>(axis) != vector && view.strides[axis] == 1 && view.strides[static_cast<std::size_t>(vector)] > 1;
+      const bool both = static_cast<int>(axis) != vector && view.strides[axis] == 1 &&
+                        view.strides[static_cast<std::size_t>(vector)] > 1;
       if (both && view.is_dense() && (result.staged < 0 || result.staged == static_cast<int>(axis))) {
         result.staged = static_cast<int>(axis), widest = std::max(widest, size_of(view.dtype));
       }
     }
   }
   constexpr std::int64_t least = 8;  // in shorter rows a square is mostly empty
-  if (result.staged < 0 || problem.extents[static_cast<std::size_t>(vector)] < least || problem.extents[static_cast<std::size_t>(result.staged)] < least) {
+  if (result.staged < 0 || problem.extents[static_cast<std::size_t>(vector)] < least ||
+      problem.extents[static_cast<std::size_t>(result.staged)] < least) {
     result.staged = -1;
     return false;
   }
@@ -187,7 +191,8 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     result.lanes = std::min(block, power_of_two_from(detail::ceil_div(reduced, in_flight)));
   } else {
     result.name = reduced <= 2 * in_flight ? "window" : "columns";
-    result.lanes = std::min({warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(block, power_of_two_from(packs))});
+    result.lanes = std::min(
+        {warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(block, power_of_two_from(packs))});
   }
   if (!comes_back(problem)) {
     const std::int64_t enough = result.lanes * 2 * in_flight;

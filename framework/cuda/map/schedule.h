@@ -8,22 +8,22 @@
 
 namespace lamina::cuda {
 
-/// How the threads of a GPU share out a Map, of simplified axes. A thread has a pack: neighbours along one axis. Packs of
-/// kept axes are counted, the pack's own axis first; `lanes` threads of a block and `parts` blocks share what is reduced
-/// there. The order of every sum follows from the reduced extents alone: bits depend neither on how many images there
-/// are nor on the device.
+/// How the threads of a GPU share out a Map, of simplified axes. A thread has a pack: neighbours along one axis. Packs
+/// of kept axes are counted, the pack's own axis first; `lanes` threads of a block and `parts` blocks share what is
+/// reduced there. The order of every sum follows from the reduced extents alone: bits depend neither on how many images
+/// there are nor on the device.
 struct MapSchedule {
-  std::string_view name;     ///< map, turn, rows, columns or window
-  int vector = -1;           ///< the axis of the packs; -1: there is no axis
-  int pack = 1;              ///< elements
-  int threads = 256;         ///< of a block
-  std::int64_t lanes = 1;    ///< a power of two; neighbouring threads where packs are of reduced elements
-  std::int64_t parts = 1;    ///< the last of these blocks adds up what they found
-  std::int64_t steps = 1;    ///< of a thread, along what is reduced or `repeated`
-  std::int64_t pieces = 1;   ///< of those that stand in the text one after the other
-  int repeated = -1;         ///< a kept axis of which a thread has `steps` points, for what they have in common
-  /// A kept axis along which some loads lie side by side, while results do along `vector`: a block has a square of both,
-  /// `tile` long, and such loads go through its shared memory, `staged_pack` elements at a time.
+  std::string_view name;    ///< map, turn, rows, columns or window
+  int vector = -1;          ///< the axis of the packs; -1: there is no axis
+  int pack = 1;             ///< elements
+  int threads = 256;        ///< of a block
+  std::int64_t lanes = 1;   ///< a power of two; neighbouring threads where packs are of reduced elements
+  std::int64_t parts = 1;   ///< the last of these blocks adds up what they found
+  std::int64_t steps = 1;   ///< of a thread, along what is reduced or `repeated`
+  std::int64_t pieces = 1;  ///< of those that stand in the text one after the other
+  int repeated = -1;        ///< a kept axis of which a thread has `steps` points, for what they have in common
+  /// A kept axis along which some loads lie side by side, while results do along `vector`: a block has a square of
+  /// both, `tile` long, and such loads go through its shared memory, `staged_pack` elements at a time.
   int staged = -1;
   int tile = 0, staged_pack = 1;
 };
@@ -40,7 +40,8 @@ MapSchedule schedule(const MapProblem& simplified, const MapAlignment& alignment
 bool is_staged(const MapView& view, const MapSchedule& schedule);
 
 /// How many neighbours along an axis of the view one access may have: its stride is 1 there, whatever it steps along
-/// otherwise keeps to `alignment` bytes, and nothing looks at each of them. 1 where they do not lie side by side, or there is no axis, -1.
+/// otherwise keeps to `alignment` bytes, and nothing looks at each of them. 1 where they do not lie side by side, or
+/// there is no axis, -1.
 int most_packed(const MapView& view, int axis, std::size_t alignment);
 
 }  // namespace lamina::cuda

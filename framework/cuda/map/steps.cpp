@@ -26,11 +26,14 @@ std::vector<std::vector<int>> Generator::passes() const {
 
 void Generator::set_pieces(const std::string& at) {
   pieces_.assign(static_cast<std::size_t>(s_.pieces), {});
-  const std::int64_t all = s_.staged >= 0 ? groups_of(walk_[0]) * s_.tile : s_.repeated >= 0 ? s_.steps * stride_ : s_.steps * s_.lanes * s_.parts;
+  const std::int64_t all = s_.staged >= 0     ? groups_of(walk_[0]) * s_.tile
+                           : s_.repeated >= 0 ? s_.steps * stride_
+                                              : s_.steps * s_.lanes * s_.parts;
   for (std::int64_t u = 0; u < s_.pieces; ++u) {
     Piece& piece = pieces_[static_cast<std::size_t>(u)];
     Index index{at, u * stride_};
-    if (all != share_ && (s_.staged >= 0 || s_.pieces < s_.steps || s_.parts > 1 || all - share_ >= (s_.pieces - 1 - u) * stride_)) {
+    if (all != share_ &&
+        (s_.staged >= 0 || s_.pieces < s_.steps || s_.parts > 1 || all - share_ >= (s_.pieces - 1 - u) * stride_)) {
       piece.exists = t_.let(Bank::predicate, "setp.lt.u32", whole(index), share_);
     }
     for (std::size_t i = 0; i < walk_.size(); ++i) {

@@ -80,7 +80,8 @@ void Generator::load(int i, int piece) {
   }
 }
 
-std::pair<Generator::Place, std::string> Generator::guarded(const MapView& view, Place at, std::string inside, int piece, int j) {
+std::pair<Generator::Place, std::string> Generator::guarded(const MapView& view, Place at, std::string inside,
+                                                            int piece, int j) {
   const auto both = [&](const std::string& other) {
     inside = inside.empty() ? other : t_.let(Bank::predicate, "and.pred", inside, other);
   };
@@ -114,7 +115,8 @@ std::string Generator::value(int i, int piece, int j) {
       const auto pack = loaded.packs.size() > 1 ? static_cast<std::size_t>(j) : 0;
       result = elements_.unpacked(view.dtype, loaded.packs[pack], loaded.packs.size() > 1 ? 0 : std::max(j, 0));
       if (!loaded.inside.empty() && !loaded.inside[pack].empty()) {
-        result = t_.let(elements_.bank(), "selp." + elements_.type(), result, elements_.number(view.fill), loaded.inside[pack]);
+        result = t_.let(elements_.bank(), "selp." + elements_.type(), result, elements_.number(view.fill),
+                        loaded.inside[pack]);
       }
       break;
     }

@@ -64,9 +64,10 @@ struct MapNode {
   friend bool operator==(const MapNode&, const MapNode&) = default;
 };
 
-/// The nodes are computed at each point of the space, in any order that gives every node what it reads; some are stored.
-/// Elements are converted to `compute` (f32, f64, i64 or u64), and results to their array's type, as PointwiseProblem
-/// says. What is only moved is whole numbers of its own size, u8 to u64, in u32 or u64: every bit stays.
+/// The nodes are computed at each point of the space, in any order that gives every node what it reads; some are
+/// stored. Elements are converted to `compute` (f32, f64, i64 or u64), and results to their array's type, as
+/// PointwiseProblem says. What is only moved is whole numbers of its own size, u8 to u64, in u32 or u64: every bit
+/// stays.
 ///
 /// Elementwise functions, moves, conversions of layout and type have no reduced axis; a mean over pixels has one; a
 /// softmax has two reductions over the same axis and stores at every point; a pooling reduces the taps of its windows.

@@ -20,12 +20,16 @@ MapAxes axes_of(const Shape& shape) {
 /// A view whose dimensions are the axes.
 MapView as_it_is(const View& view, int array) {
   const detail::Strides strides = detail::strides_of(view);
-  return {.array = array, .dtype = view.format.dtype, .strides = {strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(view.shape.rank())}};
+  return {.array = array,
+          .dtype = view.format.dtype,
+          .strides = {strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(view.shape.rank())}};
 }
 
 MapView broadcast(const View& view, int array, const Shape& shape) {
   const detail::Strides strides = detail::broadcast_strides(view, shape);
-  return {.array = array, .dtype = view.format.dtype, .strides = {strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(shape.rank())}};
+  return {.array = array,
+          .dtype = view.format.dtype,
+          .strides = {strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(shape.rank())}};
 }
 
 /// What elements are that are only moved: f64 and whole numbers of 64 bits stay what they are, others are words.
@@ -50,7 +54,8 @@ int chained(MapProblem& map, const PointwiseChain& chain, int value, Load&& load
   const auto operand = [&](int input, double number) { return input >= 0 ? load(input) : map.number(number); };
   for (const PointwiseStep& step : chain) {
     const int operands = describe(step.function).operands;
-    const int x = operands > 1 ? operand(step.operand, step.a) : -1, y = operands > 2 ? operand(step.second, step.b) : -1;
+    const int x = operands > 1 ? operand(step.operand, step.a) : -1,
+              y = operands > 2 ? operand(step.second, step.b) : -1;
     value = map.function(step.function, value, x, y);
   }
   return value;
@@ -66,7 +71,8 @@ bool has_activations(const Preparation& p) {
 }  // namespace
 
 std::optional<MapOf> map_of(const PointwiseProblem& problem, const Preparation& p) {
-  if (is_empty(p) || problem.table != nullptr || p.has_codes() || !detail::is_computable(problem, p)) return std::nullopt;
+  if (is_empty(p) || problem.table != nullptr || p.has_codes() || !detail::is_computable(problem, p))
+    return std::nullopt;
   const Shape& shape = p.output().shape;
   for (const View& view : p.inputs) {
     if (!detail::broadcasts(view.shape, shape)) return std::nullopt;
@@ -84,14 +90,17 @@ std::optional<MapOf> map_of(const PointwiseProblem& problem, const Preparation& 
 }
 
 std::optional<MapOf> map_of(const AffineProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || problem.epilogue.pool || p.input().shape.rank() < 2) return std::nullopt;
+  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || problem.epilogue.pool ||
+      p.input().shape.rank() < 2)
+    return std::nullopt;
   if (problem.epilogue.reads_operands()) return std::nullopt;
   MapOf result{{.extents = axes_of(p.output().shape)}, {problem.scale, problem.shift}};
   MapProblem& map = result.map;
   MapAxes by_channel(map.extents.size());
   by_channel[1] = 1;
   const int x = map.load(as_it_is(p.input(), 0));
-  const int scale = map.load({.array = 1, .strides = by_channel}), shift = map.load({.array = 2, .strides = by_channel});
+  const int scale = map.load({.array = 1, .strides = by_channel}),
+            shift = map.load({.array = 2, .strides = by_channel});
   const int y = map.function(Pointwise::add, map.function(Pointwise::mul, x, scale), shift);
   map.store(chained(map, problem.epilogue.chain, y, [](int) { return -1; }), as_it_is(p.output(), 0));
   return result;
@@ -118,7 +127,11 @@ std::optional<MapOf> map_of(const MoveProblem& problem, const Preparation& p) {
   MapOf result{{.compute = size_of(word) < 8 ? DType::u32 : word}};
   MapProblem& map = result.map;
   const std::size_t rank = plan.axes.size();
-  MapView from{.array = 0, .dtype = word, .offset = plan.base, .fill = size_of(word) == 8 ? problem.fill : static_cast<double>(plan.fill)}, to{.array = 0, .dtype = word, .strides = MapAxes(rank)};
+  MapView from{.array = 0,
+               .dtype = word,
+               .offset = plan.base,
+               .fill = size_of(word) == 8 ? problem.fill : static_cast<double>(plan.fill)},
+      to{.array = 0, .dtype = word, .strides = MapAxes(rank)};
   std::int64_t stride = 1;
   for (std::size_t axis = rank; axis-- > 0;) to.strides[axis] = stride, stride *= plan.axes[axis].extent;
   for (std::size_t a = 0; a < rank; ++a) {
@@ -135,7 +148,8 @@ std::optional<MapOf> map_of(const MoveProblem& problem, const Preparation& p) {
 }
 
 std::optional<MapOf> map_of(const ReduceProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || p.input().shape.numel() == 0 || !detail::is_reducible(problem, p)) return std::nullopt;
+  if (is_empty(p) || p.has_codes() || p.input().shape.numel() == 0 || !detail::is_reducible(problem, p))
+    return std::nullopt;
   const DType dtype = p.input().format.dtype;
   const bool single = is_activation(dtype);
   if (detail::finds_place(problem.kind)) return std::nullopt;
@@ -144,7 +158,8 @@ std::optional<MapOf> map_of(const ReduceProblem& problem, const Preparation& p) 
   map.compute = single ? DType::f32 : detail::reduction_type(problem.kind, dtype);
   if (!is_float(map.compute) && problem.kind == Reduction::mean) return std::nullopt;  // rounds towards 0
   double count = 1;
-  for (std::size_t a = 0; a < map.extents.size(); ++a) count *= map.reduces(a) ? static_cast<double>(map.extents[a]) : 1.0;
+  for (std::size_t a = 0; a < map.extents.size(); ++a)
+    count *= map.reduces(a) ? static_cast<double>(map.extents[a]) : 1.0;
   const int x = map.load(as_it_is(p.input(), 0));
   const auto sum = [&](int of) { return map.reduce(MapReduction::sum, of); };
   int y = x;
@@ -174,12 +189,14 @@ std::optional<MapOf> map_of(const ReduceProblem& problem, const Preparation& p) 
 std::optional<MapOf> map_of(const NormProblem& problem, const Preparation& p) {
   if (is_empty(p) || p.has_codes() || p.has_slices() || p.has_strides() || !has_activations(p)) return std::nullopt;
   const bool images = p.input().format.layout == Layout::nhwc;
-  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc || p.inputs.size() != 1 || !problem.epilogue.is_residual()
+  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc || p.inputs.size() != 1 ||
+                   !problem.epilogue.is_residual()
              : !detail::is_normalisable(problem, p)) {
     return std::nullopt;
   }
   // [rows, groups, channels of one, inner]
-  const std::int64_t count = p.input().shape.numel(), of_one = std::max<std::int64_t>(problem.length / problem.inner, 1);
+  const std::int64_t count = p.input().shape.numel(),
+                     of_one = std::max<std::int64_t>(problem.length / problem.inner, 1);
   if (problem.length % problem.inner != 0 || problem.channels % of_one != 0) return std::nullopt;
   const std::int64_t groups = problem.channels / of_one, all = problem.channels * problem.inner;
   if (count % all != 0) return std::nullopt;
@@ -191,10 +208,12 @@ std::optional<MapOf> map_of(const NormProblem& problem, const Preparation& p) {
   };
   const auto parameter = [&](const Tensor& values) {
     result.parameters.push_back(values);
-    return map.load({.array = static_cast<int>(p.inputs.size() + result.parameters.size()) - 1, .strides = {0, of_one, 1, 0}});
+    return map.load(
+        {.array = static_cast<int>(p.inputs.size() + result.parameters.size()) - 1, .strides = {0, of_one, 1, 0}});
   };
   const auto f = [&](Pointwise function, int a, int b = -1) { return map.function(function, a, b); };
-  const int x = map.load(view(p.input(), 0)), length = map.number(static_cast<double>(problem.length)), eps = map.number(problem.eps);
+  const int x = map.load(view(p.input(), 0)), length = map.number(static_cast<double>(problem.length)),
+            eps = map.number(problem.eps);
   const auto mean = [&](int of) { return f(Pointwise::div, map.reduce(MapReduction::sum, of), length); };
   int y = x;
   switch (problem.kind) {
@@ -215,20 +234,25 @@ std::optional<MapOf> map_of(const NormProblem& problem, const Preparation& p) {
   }
   if (problem.scale.defined()) y = f(Pointwise::mul, y, parameter(problem.scale));
   if (problem.shift.defined()) y = f(Pointwise::add, y, parameter(problem.shift));
-  y = chained(map, problem.epilogue.chain, y, [&](int input) { return map.load(view(p.inputs[static_cast<std::size_t>(input)], input)); });
+  y = chained(map, problem.epilogue.chain, y,
+              [&](int input) { return map.load(view(p.inputs[static_cast<std::size_t>(input)], input)); });
   map.store(y, view(p.output(), 0));
   return result;
 }
 
 std::optional<MapOf> map_of(const SoftmaxProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || p.input().shape != p.output().shape) return std::nullopt;
+  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 ||
+      p.input().shape != p.output().shape)
+    return std::nullopt;
   MapOf result{{.extents = axes_of(p.output().shape), .reduced = 1u << problem.dim}};
   MapProblem& map = result.map;
   const int x = map.load(as_it_is(p.input(), 0));
-  const int below = map.function(Pointwise::sub, x, map.reduce(MapReduction::max, x)), e = map.function(Pointwise::exp, below);
+  const int below = map.function(Pointwise::sub, x, map.reduce(MapReduction::max, x)),
+            e = map.function(Pointwise::exp, below);
   const int sum = map.reduce(MapReduction::sum, e);
-  const int y = problem.kind == SoftmaxKind::softmax ? map.function(Pointwise::div, e, sum)
-                                                     : map.function(Pointwise::sub, below, map.function(Pointwise::log, sum));
+  const int y = problem.kind == SoftmaxKind::softmax
+                    ? map.function(Pointwise::div, e, sum)
+                    : map.function(Pointwise::sub, below, map.function(Pointwise::log, sum));
   map.store(y, as_it_is(p.output(), 0));
   return result;
 }

@@ -12,7 +12,7 @@
 namespace lamina {
 
 struct MapOf {
-  MapProblem map;                   ///< its arrays are the operation's inputs, and behind them:
+  MapProblem map;                       ///< its arrays are the operation's inputs, and behind them:
   std::vector<Tensor> parameters = {};  ///< f32
 };
 

@@ -44,7 +44,8 @@ inline std::vector<MapCase> map_cases(DType d) {
   });
   add("layer norm and gelu", {37, 384}, 0b10, [&](MapProblem& m) {
     const int x = m.load({0, d, 0, {384, 1}}), g = m.load({1, d, 0, {0, 1}}), b = m.load({2, d, 0, {0, 1}});
-    const int share = m.number(1.0 / 384), apart = m.function(P::sub, x, m.function(P::mul, m.reduce(R::sum, x), share));
+    const int share = m.number(1.0 / 384),
+              apart = m.function(P::sub, x, m.function(P::mul, m.reduce(R::sum, x), share));
     const int variance = m.function(P::mul, m.reduce(R::sum, m.function(P::mul, apart, apart)), share);
     const int y = m.function(P::mul, apart, m.function(P::rsqrt, m.function(P::add, variance, m.number(1e-5))));
     m.store(m.function(P::gelu, m.function(P::add, m.function(P::mul, y, g), b)), {0, d, 0, {384, 1}});
@@ -55,13 +56,18 @@ inline std::vector<MapCase> map_cases(DType d) {
   };
   add("softmax of long rows", {3, 5000}, 0b10, [&](MapProblem& m) { softmax(m, {5000, 1}); });
   add("softmax of channels", {2, 19, 77}, 0b10, [&](MapProblem& m) { softmax(m, {19 * 77, 77, 1}); });
-  add("largest of windows", {2, 7, 7, 16, 3, 3}, 0b110000, [&](MapProblem& m) {
-    MapView x{0, d, -16 * 16, {15 * 15 * 16, 2 * 15 * 16, 2 * 16, 1, 15 * 16, 16}};
-    x.guards = {{{0, 2, 0, 0, 1, 0}, -1, 15}, {{0, 0, 2, 0, 0, 1}, -1, 15}};
-    x.fill = -INFINITY;
-    m.store(m.reduce(R::max, m.load(x)), {0, d, 0, {7 * 7 * 16, 7 * 16, 16, 1, 0, 0}});
-  }, 2 * 15 * 15 * 16);
-  add("largest of all", {100000}, 1, [&](MapProblem& m) { m.store(m.reduce(R::max, m.load({0, d, 0, {1}})), {0, d, 0, {0}}); });
+  add(
+      "largest of windows", {2, 7, 7, 16, 3, 3}, 0b110000,
+      [&](MapProblem& m) {
+        MapView x{0, d, -16 * 16, {15 * 15 * 16, 2 * 15 * 16, 2 * 16, 1, 15 * 16, 16}};
+        x.guards = {{{0, 2, 0, 0, 1, 0}, -1, 15}, {{0, 0, 2, 0, 0, 1}, -1, 15}};
+        x.fill = -INFINITY;
+        m.store(m.reduce(R::max, m.load(x)), {0, d, 0, {7 * 7 * 16, 7 * 16, 16, 1, 0, 0}});
+      },
+      2 * 15 * 15 * 16);
+  add("largest of all", {100000}, 1, [&](MapProblem& m) {
+    m.store(m.reduce(R::max, m.load({0, d, 0, {1}})), {0, d, 0, {0}});
+  });
   add("a table of places", {2, 9, 13}, 0, [&](MapProblem& m) {
     auto places = std::make_shared<std::vector<std::int64_t>>();
     for (int i = 0; i < 13; ++i) places->push_back(i == 5 ? -1 : i * 5 % 11);
@@ -70,10 +76,15 @@ inline std::vector<MapCase> map_cases(DType d) {
     x.fill = 2;
     m.store(m.load(x), {0, d, 0, {9 * 13, 13, 1}});
   });
-  add("turn", {2, 136, 72}, 0, [&](MapProblem& m) { m.store(m.load({0, d, 0, {136 * 72, 1, 136}}), {0, d, 0, {136 * 72, 72, 1}}); });
-  add("turn of no whole squares", {3, 70, 50}, 0, [&](MapProblem& m) { m.store(m.load({0, d, 0, {3500, 1, 70}}), {0, d, 0, {3500, 50, 1}}); });
+  add("turn", {2, 136, 72}, 0, [&](MapProblem& m) {
+    m.store(m.load({0, d, 0, {136 * 72, 1, 136}}), {0, d, 0, {136 * 72, 72, 1}});
+  });
+  add("turn of no whole squares", {3, 70, 50}, 0, [&](MapProblem& m) {
+    m.store(m.load({0, d, 0, {3500, 1, 70}}), {0, d, 0, {3500, 50, 1}});
+  });
   add("turn, bias, residual", {2, 96, 200}, 0, [&](MapProblem& m) {
-    const int x = m.load({0, d, 0, {96 * 200, 1, 96}}), b = m.load({1, d, 0, {0, 1, 0}}), y = m.load({2, d, 0, {96 * 200, 200, 1}});
+    const int x = m.load({0, d, 0, {96 * 200, 1, 96}}), b = m.load({1, d, 0, {0, 1, 0}}),
+              y = m.load({2, d, 0, {96 * 200, 200, 1}});
     m.store(m.function(P::relu, m.function(P::add, m.function(P::add, x, b), y)), {0, d, 0, {96 * 200, 200, 1}});
   });
   add("turn of two types", {2, 33, 57}, 0, [&](MapProblem& m) {

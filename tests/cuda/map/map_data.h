@@ -20,7 +20,8 @@ namespace lamina::test {
 /// How many elements of an array a view reaches.
 inline std::int64_t reach_of(const MapProblem& map, const MapView& view) {
   std::int64_t last = view.offset;
-  for (std::size_t a = 0; a < map.extents.size(); ++a) last += (map.extents[a] - 1) * std::max<std::int64_t>(view.strides[a], 0);
+  for (std::size_t a = 0; a < map.extents.size(); ++a)
+    last += (map.extents[a] - 1) * std::max<std::int64_t>(view.strides[a], 0);
   for (const MapView::Table& table : view.tables) last += *std::ranges::max_element(*table.entries);
   return last + 1;
 }
@@ -46,7 +47,8 @@ struct MapRun {
   std::vector<Array> inputs, outputs;
 
   /// `guarded`: elements of input 0 where guards say how many there are.
-  explicit MapRun(const MapProblem& problem, unsigned seed = 1, std::int64_t guarded = 0) : whole(problem), map(simplified(problem)) {
+  explicit MapRun(const MapProblem& problem, unsigned seed = 1, std::int64_t guarded = 0)
+      : whole(problem), map(simplified(problem)) {
     validate(whole);
     validate(map);
     const auto add = [&](std::vector<Array>& arrays, const MapView& view) {
@@ -61,12 +63,16 @@ struct MapRun {
     std::normal_distribution<double> normal;
     for (Array& array : inputs) {
       std::vector<double> values(static_cast<std::size_t>(array.count));
-      for (double& v : values) v = is_float(array.dtype) ? normal(random) : static_cast<double>(random() % (array.dtype == DType::boolean ? 2 : 7));
+      for (double& v : values)
+        v = is_float(array.dtype) ? normal(random)
+                                  : static_cast<double>(random() % (array.dtype == DType::boolean ? 2 : 7));
       array.set(values);
     }
   }
 
-  cuda::MapAlignment alignment() const { return {std::vector<std::size_t>(inputs.size(), 16), std::vector<std::size_t>(outputs.size(), 16)}; }
+  cuda::MapAlignment alignment() const {
+    return {std::vector<std::size_t>(inputs.size(), 16), std::vector<std::size_t>(outputs.size(), 16)};
+  }
   cuda::MapKernel kernel(int architecture, int processors = 132) const {
     const cuda::MapAlignment a = alignment();
     return cuda::generate(map, cuda::schedule(map, a, processors), a, cuda::PtxFunctions::all(), "map", architecture);
@@ -76,7 +82,8 @@ struct MapRun {
     std::vector<const void*> from;
     std::vector<void*> to;
     for (const Array& input : inputs) from.push_back(input.bytes.data());
-    for (Array& output : outputs) output.set(std::vector<double>(static_cast<std::size_t>(output.count))), to.push_back(output.bytes.data());
+    for (Array& output : outputs)
+      output.set(std::vector<double>(static_cast<std::size_t>(output.count))), to.push_back(output.bytes.data());
     cpu::evaluate(whole, from, to);
   }
 
@@ -91,11 +98,13 @@ struct MapRun {
     std::vector<std::vector<std::int32_t>> tables;
     for (const MapView::Table* table : k.tables) tables.emplace_back(table->entries->begin(), table->entries->end());
     for (auto& table : tables) parameters.push_back({table.data(), 4 * table.size(), false});
-    std::vector<std::byte> workspace(static_cast<std::size_t>(k.workspace)), counters(static_cast<std::size_t>(k.counters));
+    std::vector<std::byte> workspace(static_cast<std::size_t>(k.workspace)),
+        counters(static_cast<std::size_t>(k.counters));
     parameters.push_back({workspace.data(), workspace.size(), true});
     parameters.push_back({counters.data(), counters.size(), true});
     emulate(k, parameters, backwards);
-    EXPECT_TRUE(std::ranges::all_of(counters, [](std::byte b) { return b == std::byte{}; })) << "counters are left behind";
+    EXPECT_TRUE(std::ranges::all_of(counters, [](std::byte b) { return b == std::byte{}; }))
+        << "counters are left behind";
   }
 };
 
@@ -103,7 +112,8 @@ struct MapRun {
 inline double tolerance_of(DType dtype) { return dtype == DType::bf16 ? 1e-2 : dtype == DType::f16 ? 1.3e-3 : 5e-6; }
 
 /// The emulated kernel's results are the plain loops'.
-inline void expect_right(const MapProblem& problem, int architecture, const std::string& what, std::int64_t guarded = 0, unsigned seed = 1, int processors = 132) {
+inline void expect_right(const MapProblem& problem, int architecture, const std::string& what, std::int64_t guarded = 0,
+                         unsigned seed = 1, int processors = 132) {
   MapRun want(problem, seed, guarded), got(problem, seed, guarded);
   want.plainly();
   ASSERT_NO_THROW(got.emulated(architecture, processors, seed % 2 == 0)) << what;
@@ -112,7 +122,8 @@ inline void expect_right(const MapProblem& problem, int architecture, const std:
     for (std::size_t j = 0; j < a.size(); ++j) {
       const bool same = a[j] == b[j] || (std::isnan(a[j]) && std::isnan(b[j]));
       ASSERT_TRUE(same || std::abs(a[j] - b[j]) <= tolerance_of(got.outputs[i].dtype) * (1 + std::abs(b[j])))
-          << what << " for " << architecture << ": element " << j << " of output " << i << " is " << a[j] << ", expected " << b[j];
+          << what << " for " << architecture << ": element " << j << " of output " << i << " is " << a[j]
+          << ", expected " << b[j];
     }
   }
 }

@@ -16,7 +16,8 @@ constexpr DType types[] = {DType::f32, DType::f16, DType::bf16};
 TEST(Map, ByTheEmulatorIsThePlainLoops) {
   for (const DType dtype : types) {
     for (const MapCase& c : map_cases(dtype)) {
-      for (const int architecture : {75, 80, 90}) expect_right(c.map, architecture, c.name + " " + std::string(name(dtype)), c.guarded);
+      for (const int architecture : {75, 80, 90})
+        expect_right(c.map, architecture, c.name + " " + std::string(name(dtype)), c.guarded);
     }
   }
 }
@@ -29,19 +30,23 @@ TEST(Map, BitsAreTheImagesOwn) {
     for (const int processors : {20, 84}) {
       MapRun other(c.map, 3, c.guarded);
       other.emulated(90, processors, true);
-      for (std::size_t i = 0; i < one.outputs.size(); ++i) EXPECT_EQ(other.outputs[i].bytes, one.outputs[i].bytes) << c.name << ", " << processors;
+      for (std::size_t i = 0; i < one.outputs.size(); ++i)
+        EXPECT_EQ(other.outputs[i].bytes, one.outputs[i].bytes) << c.name << ", " << processors;
     }
     if (c.map.extents.size() < 2) continue;
     MapProblem less = c.map;
     less.extents[0] = 1;
     MapRun first(less, 3, c.guarded);
     for (std::size_t i = 0; i < first.inputs.size(); ++i) {
-      first.inputs[i].bytes.assign(one.inputs[i].bytes.begin(), one.inputs[i].bytes.begin() + static_cast<std::ptrdiff_t>(first.inputs[i].bytes.size()));
+      first.inputs[i].bytes.assign(
+          one.inputs[i].bytes.begin(),
+          one.inputs[i].bytes.begin() + static_cast<std::ptrdiff_t>(first.inputs[i].bytes.size()));
     }
     first.emulated(90);
     for (std::size_t i = 0; i < first.outputs.size(); ++i) {
       const auto& bytes = one.outputs[i].bytes;
-      const std::vector<std::byte> part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(first.outputs[i].bytes.size()));
+      const std::vector<std::byte> part(bytes.begin(),
+                                        bytes.begin() + static_cast<std::ptrdiff_t>(first.outputs[i].bytes.size()));
       EXPECT_EQ(first.outputs[i].bytes, part) << c.name << ", the first image alone";
     }
   }
@@ -73,16 +78,20 @@ TEST(Map, HardValuesStay) {
 /// Every function, and so what is called too, in a text for each generation, put together by ptxas where it is.
 TEST(Map, TextsAreAssembled) {
   const char* const ptxas = "PATH=$PATH:/usr/local/cuda/bin ptxas";
-  if (std::system(("sh -c '" + std::string(ptxas) + " --version' >/dev/null 2>&1").c_str()) != 0) GTEST_SKIP() << "ptxas is not here";
+  if (std::system(("sh -c '" + std::string(ptxas) + " --version' >/dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "ptxas is not here";
   const TemporaryDirectory folder;
-  for (const auto& [header, targets] : {std::pair{75, std::vector{"75", "86", "89"}}, {80, {"80"}}, {90, {"90", "100", "120"}}}) {
+  for (const auto& [header, targets] :
+       {std::pair{75, std::vector{"75", "86", "89"}}, {80, {"80"}}, {90, {"90", "100", "120"}}}) {
     std::set<std::string> called;
     std::string texts;
     int count = 0;
     const auto write = [&](const MapProblem& map, std::int64_t guarded) {
       const MapRun run(map, 1, guarded);
       const cuda::MapAlignment alignment = run.alignment();
-      const cuda::MapKernel kernel = cuda::generate(run.map, cuda::schedule(run.map, alignment, 132), alignment, cuda::PtxFunctions::all(), "map_" + std::to_string(count++), header);
+      const cuda::MapKernel kernel =
+          cuda::generate(run.map, cuda::schedule(run.map, alignment, 132), alignment, cuda::PtxFunctions::all(),
+                         "map_" + std::to_string(count++), header);
       called.insert(kernel.called.begin(), kernel.called.end());
       texts += kernel.text;
     };
@@ -93,7 +102,9 @@ TEST(Map, TextsAreAssembled) {
       MapProblem map{.extents = {5, 3}, .compute = compute};
       int x = map.load({0, compute, 0, {3, 1}});
       for (const PointwiseFunction& f : pointwise_functions()) {
-        if (is_float(compute) ? f.numbers != PointwiseFunction::Numbers::whole : f.numbers != PointwiseFunction::Numbers::floats) x = map.function(f.function, x, x, x);
+        if (is_float(compute) ? f.numbers != PointwiseFunction::Numbers::whole
+                              : f.numbers != PointwiseFunction::Numbers::floats)
+          x = map.function(f.function, x, x, x);
       }
       map.store(x, {0, compute, 0, {3, 1}});
       write(map, 0);
@@ -101,7 +112,8 @@ TEST(Map, TextsAreAssembled) {
     const auto file = folder / ("maps_" + std::to_string(header) + ".ptx");
     std::ofstream(file) << cuda::ptx_header(header) << cuda::PtxFunctions::all().definitions(called) << texts;
     for (const std::string target : targets) {
-      const std::string command = std::string(ptxas) + " -arch=sm_" + target + " " + file.string() + " -o " + (folder / "out").string();
+      const std::string command =
+          std::string(ptxas) + " -arch=sm_" + target + " " + file.string() + " -o " + (folder / "out").string();
       EXPECT_EQ(std::system(("sh -c '" + command + "'").c_str()), 0) << command;
     }
   }

@@ -34,15 +34,14 @@ Type type_of(std::string_view text) {
 }
 bool is_type(std::string_view text) {
   return text == "pred" || text == "bf16" ||
-         (text.size() >= 2 && std::string_view("busf").find(text[0]) != std::string_view::npos && std::isdigit(static_cast<unsigned char>(text[1])) != 0);
+         (text.size() >= 2 && std::string_view("busf").find(text[0]) != std::string_view::npos &&
+          std::isdigit(static_cast<unsigned char>(text[1])) != 0);
 }
 
 }  // namespace
 
 Word cut(Word w, int size) { return size >= 64 ? w : w & ((Word{1} << size) - 1); }
-std::int64_t as_signed(Word w, int size) {
-  return static_cast<std::int64_t>(w << (64 - size)) >> (64 - size);
-}
+std::int64_t as_signed(Word w, int size) { return static_cast<std::int64_t>(w << (64 - size)) >> (64 - size); }
 
 int bits_of(const Instruction& instruction) { return type_of(instruction.words.back()).size; }
 
@@ -150,8 +149,10 @@ Word half_of(double value) {
 /// A number of one type as one of another.
 Word converted(const Instruction& i, Type to, Type from, Word x) {
   if (from.kind == 'f' || from.kind == 'h') {
-    double value = from.kind == 'h' ? static_cast<double>(f32(x << 16)) : from.size == 16 ? static_cast<double>(to_float(half{static_cast<std::uint16_t>(x)}))
-                   : from.size == 32 ? static_cast<double>(f32(x)) : f64(x);
+    double value = from.kind == 'h'  ? static_cast<double>(f32(x << 16))
+                   : from.size == 16 ? static_cast<double>(to_float(half{static_cast<std::uint16_t>(x)}))
+                   : from.size == 32 ? static_cast<double>(f32(x))
+                                     : f64(x);
     if (to.kind == 'h') return to_bfloat16(static_cast<float>(value)).bits;
     if (to.kind == 'f') {
       if (i.words[1].ends_with("i")) value = to_integer(i, value);
@@ -187,15 +188,23 @@ std::function<Word(const Word*)> arithmetic(const Instruction& i) {
   const std::string_view name = i.words[0];
   if (types.empty()) return {};
   const Type type = types.back();
-  if (name == "mov" || name == "cvta") return [type](const Word* x) { return cut(x[0], type.kind == 'p' ? 1 : type.size); };
-  if (name == "cvt") return [&i, to = types[0], type](const Word* x) { return cut(converted(i, to, type, x[0]), to.kind == 'h' ? 16 : to.size); };
+  if (name == "mov" || name == "cvta")
+    return [type](const Word* x) { return cut(x[0], type.kind == 'p' ? 1 : type.size); };
+  if (name == "cvt")
+    return [&i, to = types[0], type](const Word* x) {
+      return cut(converted(i, to, type, x[0]), to.kind == 'h' ? 16 : to.size);
+    };
   if (name == "selp") return [](const Word* x) { return x[2] != 0 ? x[0] : x[1]; };
-  if (name == "testp") return [type](const Word* x) -> Word { return std::isfinite(type.size == 32 ? static_cast<double>(f32(x[0])) : f64(x[0])); };
+  if (name == "testp")
+    return [type](const Word* x) -> Word {
+      return std::isfinite(type.size == 32 ? static_cast<double>(f32(x[0])) : f64(x[0]));
+    };
   if (name == "setp") {
     return [&i, type](const Word* x) -> Word {
       const std::string_view how = i.words[1];
       if (i.has("and") && x[2] == 0) return 0;
-      if (type.kind == 'f') return type.size == 32 ? compared(how, f32(x[0]), f32(x[1])) : compared(how, f64(x[0]), f64(x[1]));
+      if (type.kind == 'f')
+        return type.size == 32 ? compared(how, f32(x[0]), f32(x[1])) : compared(how, f64(x[0]), f64(x[1]));
       if (type.kind == 's') return compared(how, as_signed(x[0], type.size), as_signed(x[1], type.size));
       return compared(how, cut(x[0], type.size), cut(x[1], type.size));
     };

@@ -16,8 +16,14 @@ using detail::fail;
 class Block {
  public:
   Block(const Program& program, const cuda::MapKernel& kernel, std::span<const Range> parameters, Word x, Word y)
-      : program_(program), parameters_(parameters), x_(x), y_(y), threads_(static_cast<std::size_t>(kernel.threads)),
-        registers_(threads_ * static_cast<std::size_t>(program.registers), 0xDEADBEEFDEADBEEF), at_(threads_), shared_(program.shared_bytes + 16) {}
+      : program_(program),
+        parameters_(parameters),
+        x_(x),
+        y_(y),
+        threads_(static_cast<std::size_t>(kernel.threads)),
+        registers_(threads_ * static_cast<std::size_t>(program.registers), 0xDEADBEEFDEADBEEF),
+        at_(threads_),
+        shared_(program.shared_bytes + 16) {}
 
   void run() {
     while (true) {
@@ -77,7 +83,9 @@ class Block {
     }
   }
 
-  Word& reg(std::size_t t, int r) { return registers_[t * static_cast<std::size_t>(program_.registers) + static_cast<std::size_t>(r)]; }
+  Word& reg(std::size_t t, int r) {
+    return registers_[t * static_cast<std::size_t>(program_.registers) + static_cast<std::size_t>(r)];
+  }
 
   Word value(std::size_t t, const Operand& o) {
     switch (o.kind) {
@@ -98,7 +106,8 @@ class Block {
       return;
     }
     if (op.starts_with("ld.") || op.starts_with("st.") || op.starts_with("atom.")) return memory(t, i);
-    if (op.starts_with("mov") && (i.operands[0].kind == Operand::Kind::vector || i.operands[1].kind == Operand::Kind::vector)) {
+    if (op.starts_with("mov") &&
+        (i.operands[0].kind == Operand::Kind::vector || i.operands[1].kind == Operand::Kind::vector)) {
       const int half = op == "mov.b64" ? 32 : 16;
       if (i.operands[0].kind == Operand::Kind::vector) {
         const Word w = value(t, i.operands[1]);
@@ -155,7 +164,8 @@ class Block {
       } else {
         Word w = 0;
         std::memcpy(&w, at, size);
-        reg(t, o.reg) = i.words.back()[0] == 's' ? cut(static_cast<Word>(as_signed(w, static_cast<int>(8 * size))), 32) : w;
+        reg(t, o.reg) =
+            i.words.back()[0] == 's' ? cut(static_cast<Word>(as_signed(w, static_cast<int>(8 * size))), 32) : w;
       }
       at += size;
     }
@@ -177,7 +187,8 @@ void emulate(const cuda::MapKernel& kernel, std::span<const Range> parameters, b
   const std::int64_t blocks = kernel.blocks * kernel.parts;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t at = backwards ? blocks - 1 - b : b;
-    Block(program, kernel, parameters, static_cast<Word>(at % kernel.blocks), static_cast<Word>(at / kernel.blocks)).run();
+    Block(program, kernel, parameters, static_cast<Word>(at % kernel.blocks), static_cast<Word>(at / kernel.blocks))
+        .run();
   }
 }
 

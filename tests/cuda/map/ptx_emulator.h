@@ -17,9 +17,9 @@ struct Range {
   bool may_write = false;
 };
 
-/// Runs all blocks of a kernel, one after the other, the last first if `backwards`. Throws Error for an instruction that
-/// it does not know, an access outside the ranges or not on its own alignment, a shuffle that a part of a warp misses.
-/// The special functions are rounded as the C library rounds them; everything else is exact.
+/// Runs all blocks of a kernel, one after the other, the last first if `backwards`. Throws Error for an instruction
+/// that it does not know, an access outside the ranges or not on its own alignment, a shuffle that a part of a warp
+/// misses. The special functions are rounded as the C library rounds them; everything else is exact.
 void emulate(const cuda::MapKernel& kernel, std::span<const Range> parameters, bool backwards = false);
 
 }  // namespace lamina::test

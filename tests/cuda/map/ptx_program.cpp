@@ -66,7 +66,9 @@ void Program::read(std::string line, Branches& branches) {
 
 /// Labels of a spliced function are its own.
 std::string Program::label(const std::string& text) const {
-  return text.starts_with("$L") ? text + "@" + std::to_string(scopes_.back().empty() ? 0 : scopes_.back().begin()->second) : text;
+  return text.starts_with("$L")
+             ? text + "@" + std::to_string(scopes_.back().empty() ? 0 : scopes_.back().begin()->second)
+             : text;
 }
 
 int Program::reg(const std::string& name) {

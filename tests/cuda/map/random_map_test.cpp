@@ -26,7 +26,9 @@ class Drawing {
     if (map.reduced != 0) {
       constexpr MapReduction kinds[] = {MapReduction::sum, MapReduction::max, MapReduction::min};
       const int reduced = map.reduce(kinds[up_to(2)], nodes.back());
-      if (one_of(2)) nodes.push_back(map.function(Pointwise::sub, nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))], reduced));
+      if (one_of(2))
+        nodes.push_back(map.function(
+            Pointwise::sub, nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))], reduced));
       if (one_of(3)) nodes.push_back(map.reduce(MapReduction::max, nodes.back()));
       nodes.push_back(map.function(Pointwise::sigmoid, reduced));
     }
@@ -47,7 +49,8 @@ class Drawing {
 
   /// Strides in any order of the axes, without overlaps; of a load broadcast along some.
   MapView view(const MapProblem& map, int array, bool load) {
-    constexpr DType floats[] = {DType::f32, DType::f32, DType::f16, DType::bf16}, loaded[] = {DType::u8, DType::i8, DType::i32, DType::boolean, DType::i64};
+    constexpr DType floats[] = {DType::f32, DType::f32, DType::f16, DType::bf16},
+                    loaded[] = {DType::u8, DType::i8, DType::i32, DType::boolean, DType::i64};
     MapView view{.array = array, .dtype = floats[up_to(3)], .strides = MapAxes(map.extents.size())};
     if (load && one_of(6)) view.dtype = loaded[up_to(4)];
     std::vector<std::size_t> order(map.extents.size());
@@ -83,8 +86,13 @@ class Drawing {
   }
 
   int function(MapProblem& map, const std::vector<int>& nodes) {
-    constexpr Pointwise functions[] = {Pointwise::add, Pointwise::sub, Pointwise::max, Pointwise::min, Pointwise::relu, Pointwise::abs, Pointwise::sigmoid, Pointwise::tanh, Pointwise::clip, Pointwise::hard_swish};
-    const auto any = [&] { return one_of(4) ? map.number(0.25 * up_to(8) - 1) : nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))]; };
+    constexpr Pointwise functions[] = {Pointwise::add,  Pointwise::sub,       Pointwise::max,     Pointwise::min,
+                                       Pointwise::relu, Pointwise::abs,       Pointwise::sigmoid, Pointwise::tanh,
+                                       Pointwise::clip, Pointwise::hard_swish};
+    const auto any = [&] {
+      return one_of(4) ? map.number(0.25 * up_to(8) - 1)
+                       : nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))];
+    };
     const int x = any(), y = any(), z = any();
     const Pointwise f = functions[up_to(9)];
     const int operands = describe(f).operands;

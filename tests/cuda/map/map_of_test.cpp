@@ -1,0 +1,106 @@
+#include "lamina/kernel/map/map_of.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cuda/map/map_data.h"
+#include "support/problem_data.h"
+#include "support/run_problem.h"
+
+namespace lamina::test {
+namespace {
+
+/// The problem as a Map, by plain loops and by the emulator, is what a CPU's kernels make of it.
+template <class Problem>
+void expect_is_map(const Problem& problem, const std::vector<Tensor>& inputs, const Shape& output,
+                   DType dtype = DType::f32) {
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    const bool nhwc = layout == Layout::nhwc;
+    if (nhwc && (inputs[0].shape().rank() != 4 || std::is_same_v<Problem, MoveProblem>)) continue;
+    std::vector<View> views;
+    std::vector<Tensor> stored;
+    for (const Tensor& input : inputs) {
+      const bool turned = nhwc && input.shape().rank() == 4;
+      views.push_back({.shape = input.shape(), .format = {input.dtype(), turned ? layout : Layout::nchw}});
+      stored.push_back(turned ? reordered(input, true) : input);
+    }
+    const bool turned = nhwc && output.rank() == 4;
+    const View to = {.shape = output, .format = {dtype, turned ? layout : Layout::nchw}};
+    const Preparation preparation = {.inputs = views, .outputs = {&to, 1}, .device = describe(Device::cpu())};
+    const auto of = map_of(problem, preparation);
+    if (!of) {
+      ASSERT_TRUE(nhwc) << Problem::what << " is no map";
+      continue;
+    }
+    for (const Tensor& parameter : of->parameters) stored.push_back(parameter);
+    const Tensor want = run_problem(problem, inputs, output, dtype, Device::cpu());
+    for (const int architecture : {0, 75, 90}) {
+      MapRun run(of->map);
+      run.inputs.resize(stored.size());
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        const auto* bytes = static_cast<const std::byte*>(stored[i].raw());
+        run.inputs[i] = {stored[i].dtype(), stored[i].numel(), {bytes, bytes + stored[i].bytes()}};
+      }
+      architecture == 0 ? run.plainly() : run.emulated(architecture);
+      Tensor got(output, dtype);
+      std::memcpy(got.raw(), run.outputs[0].bytes.data(), got.bytes());
+      const std::vector<double> a = doubles(turned ? reordered(got, false) : got), b = doubles(want);
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        ASSERT_NEAR(a[i], b[i], tolerance_of(dtype) * (1 + std::abs(b[i])))
+            << Problem::what << ", element " << i << ", " << architecture << ", " << lamina::name(layout);
+      }
+    }
+  }
+}
+
+TEST(MapOf, Reductions) {
+  const Tensor x = draw_floats({2, 12, 5, 7}, 1);
+  for (const Reduction kind : {Reduction::sum, Reduction::mean, Reduction::max, Reduction::min, Reduction::l1,
+                               Reduction::l2, Reduction::sum_square}) {
+    expect_is_map(ReduceProblem{.kind = kind, .dims = 0b1100}, {x}, {2, 12, 1, 1});
+    expect_is_map(ReduceProblem{.kind = kind, .dims = 0b0010}, {x}, {2, 5, 7});
+    expect_is_map(ReduceProblem{.kind = kind, .dims = 0b1111}, {x}, {1, 1, 1, 1});
+  }
+  expect_is_map(ReduceProblem{.kind = Reduction::sum, .dims = 0b10}, {draw_whole({3, 40}, 2, -9, 9)}, {3}, DType::i64);
+}
+
+TEST(MapOf, NormsAndSoftmax) {
+  const Tensor x = draw_floats({2, 12, 5, 7}, 3), scale = draw_floats({12}, 4), shift = draw_floats({12}, 5);
+  for (const NormKind kind : {NormKind::centred, NormKind::root_mean_square, NormKind::length}) {
+    expect_is_map(
+        NormProblem{.length = 4 * 35, .kind = kind, .inner = 35, .channels = 12, .scale = scale, .shift = shift}, {x},
+        x.shape());
+  }
+  const Tensor rows = draw_floats({9, 48}, 6);
+  expect_is_map(
+      NormProblem{
+          .length = 48, .channels = 48, .scale = draw_floats({48}, 7), .epilogue = {.chain = {{Pointwise::relu}}}},
+      {rows}, rows.shape());
+  for (const SoftmaxKind kind : {SoftmaxKind::softmax, SoftmaxKind::log_softmax}) {
+    for (int dim = 0; dim < 4; ++dim) expect_is_map(SoftmaxProblem{.dim = dim, .kind = kind}, {x}, x.shape());
+  }
+}
+
+TEST(MapOf, FunctionsAndMoves) {
+  const Tensor x = draw_floats({2, 12, 5, 7}, 8), gate = draw_floats({2, 12, 1, 1}, 9), scale = draw_floats({12}, 10),
+               shift = draw_floats({12}, 11);
+  const PointwiseChain chain = {{.function = Pointwise::mul, .operand = 1},
+                                {.function = Pointwise::clip, .a = -0.5, .b = 0.75},
+                                {Pointwise::silu}};
+  expect_is_map(PointwiseProblem{.chain = chain}, {x, gate}, x.shape());
+  expect_is_map(PointwiseProblem{.chain = {{.function = Pointwise::less, .operand = 1}}}, {x, gate}, x.shape(),
+                DType::boolean);
+  expect_is_map(AffineProblem{.scale = scale, .shift = shift, .epilogue = {.chain = {{Pointwise::relu}}}}, {x},
+                x.shape());
+  expect_is_map(ConversionProblem{}, {x}, x.shape(), DType::f16);
+  for (const DType dtype : {DType::f32, DType::f16, DType::u8, DType::boolean, DType::f64, DType::i64}) {
+    const Tensor moved = draw_any({6, 40, 24}, 12, dtype);
+    expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {24, 1}, {40, 24}}}, {moved}, {6, 24, 40}, dtype);
+    expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {5, 0, {-1, 24, 0, 48, -1}}, {24, 1}}, .fill = 1}, {moved},
+                  {6, 5, 24}, dtype);
+  }
+}
+
+}  // namespace
+}  // namespace lamina::test
