@@ -109,7 +109,7 @@ Word whole_result(const Instruction& i, Type type, const Word* x) {
   const auto product = [&] { return is_signed ? static_cast<Word>(s(0)) * static_cast<Word>(s(1)) : u(0) * u(1); };
   if (name == "add") return u(0) + u(1);
   if (name == "sub") return u(0) - u(1);
-  if (name == "mul" && i.has("hi")) return static_cast<Word>(static_cast<unsigned __int128>(u(0)) * u(1) >> type.size);
+  if (name == "mul" && i.has("hi") && type.size == 32) return u(0) * u(1) >> 32;
   if (name == "mul") return product();
   if (name == "mad") return product() + (wide ? x[2] : u(2));
   if (name == "div") return u(1) == 0 ? ~Word{0} : is_signed ? static_cast<Word>(s(0) / s(1)) : u(0) / u(1);
