@@ -35,7 +35,8 @@ HWY_INLINE void tile(std::span<const std::int64_t> terms, const float* input, co
       for (int v = 0; v < vectors; ++v) {
         const Vector pixels = hn::LoadU(d, input + terms[k] + v * lanes);
         for (int f = 0; f < filters; ++f) {
-          sums[f][v] = hn::MulAdd(hn::Set(d, weight[f * terms.size() + k]), pixels, sums[f][v]);
+          sums[f][v] =
+              hn::MulAdd(hn::Set(d, weight[static_cast<std::size_t>(f) * terms.size() + k]), pixels, sums[f][v]);
         }
       }
     }
