@@ -52,7 +52,7 @@ LEFT_OUT = {
 TESTS = {"tests": 31_500, "tests/cuda/map": 1_060}
 # What a table may have as a whole. While "Product and Map" lands, old kernels and Maps side by side: 60,000 for the
 # framework; 54,500 when it has.
-TABLES = ((EVERY_BUILD, 56_345), (LEFT_OUT, 4_340), (TESTS, 32_860))
+TABLES = ((EVERY_BUILD, 56_355), (LEFT_OUT, 4_340), (TESTS, 32_860))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -1,35 +1,38 @@
 #include "lamina/cuda/map/loaded.h"
 
-#include <cuda_runtime.h>
+#include <cuda.h>
 
 #include <map>
 #include <mutex>
+#include <type_traits>
 
 #include "lamina/base/error.h"
+#include "lamina/cuda/runtime/driver_function.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::cuda {
 namespace {
 
 struct Library {
-  cudaLibrary_t handle = nullptr;
-  cudaKernel_t kernel = nullptr;
+  using Unload = decltype(&cuLibraryUnload);
+  std::unique_ptr<std::remove_pointer_t<CUlibrary>, Unload> handle{nullptr, driver_function<Unload>("cuLibraryUnload")};
+  CUkernel kernel = nullptr;
 
   Library(const std::string& module, const std::string& name) {
-    require(cudaLibraryLoadData(&handle, module.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-    require(cudaLibraryGetKernel(&kernel, handle, name.c_str()));
+    const auto load = driver_function<decltype(&cuLibraryLoadData)>("cuLibraryLoadData");
+    const auto find = driver_function<decltype(&cuLibraryGetKernel)>("cuLibraryGetKernel");
+    CUlibrary loaded = nullptr;
+    require(load(&loaded, module.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    handle.reset(loaded);
+    require(find(&kernel, loaded, name.c_str()));
   }
-  ~Library() {
-    if (handle != nullptr) (void)cudaLibraryUnload(handle);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
  private:
-  static void require(cudaError_t status) {
-    if (status == cudaSuccess) return;
-    detail::fail("the driver does not compile a generated kernel: ", cudaGetErrorString(status), " (",
-                 cudaGetErrorName(status), ")");
+  static void require(CUresult status) {
+    if (status == CUDA_SUCCESS) return;
+    const char* words = "no words for it";
+    (void)driver_function<decltype(&cuGetErrorString)>("cuGetErrorString")(status, &words);
+    detail::fail("the driver does not compile a generated kernel: ", words);
   }
 };
 

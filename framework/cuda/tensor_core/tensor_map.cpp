@@ -7,21 +7,13 @@
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/driver_function.h"
 #include "lamina/cuda/tensor_core/operand_rows.h"
 
 namespace lamina::cuda {
 namespace {
 
 using lamina::detail::fail;
-
-template <class Function>
-Function driver_function(const char* name) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  check(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess || address == nullptr) fail("CUDA: this driver has no ", name);
-  return reinterpret_cast<Function>(address);
-}
 
 cuuint64_t element_bytes(CUtensorMapDataType type) {
   if (type == CU_TENSOR_MAP_DATA_TYPE_UINT8) return 1;
