@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 
 namespace lamina::cuda {
 
@@ -14,9 +16,8 @@ namespace {
 constexpr std::ptrdiff_t most_lines = 100;  // of a function that becomes part of its kernel
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
+  const std::pair<std::string_view, std::string_view> word[] = {{from, to}};
+  text = detail::in_words(std::move(text), word);
 }
 
 /// Names are letters, digits, _ and $.

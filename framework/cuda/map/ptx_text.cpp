@@ -2,17 +2,17 @@
 
 #include <bit>
 
+#include "lamina/cuda/divider.h"
+
 namespace lamina::cuda {
 
-/// By a multiplication: Granlund and Montgomery, Division by invariant integers using multiplication (PLDI 1994).
 std::string PtxText::quotient(const std::string& n, std::int64_t divisor) {
   if (divisor == 1) return n;
-  const auto d = static_cast<std::uint64_t>(divisor);
-  const auto shift = static_cast<int>(std::bit_width(d - 1));
-  if (std::has_single_bit(d)) return let(Bank::b32, "shr.u32", n, shift);
-  const std::uint64_t magic = ((std::uint64_t{1} << (31 + shift)) + d - 1) / d;
-  const std::string high = let(Bank::b32, "mul.hi.u32", n, static_cast<std::int64_t>(magic));
-  return let(Bank::b32, "shr.u32", high, shift - 1);
+  const Divider by(divisor);
+  if (std::has_single_bit(static_cast<std::uint64_t>(divisor)))
+    return let(Bank::b32, "shr.u32", n, std::int64_t{by.shift});
+  const std::string high = let(Bank::b32, "mul.hi.u32", n, std::int64_t{by.magic});
+  return let(Bank::b32, "shr.u32", let(Bank::b32, "add.u32", high, n), std::int64_t{by.shift});
 }
 
 std::string PtxText::rest(const std::string& n, const std::string& quotient, std::int64_t divisor) {
