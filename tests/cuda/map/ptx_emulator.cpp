@@ -39,9 +39,7 @@ class Block {
 
  private:
   bool waits(std::size_t t) const {
-    if (at_[t] >= program_.instructions.size()) return true;
-    const std::string& op = program_.instructions[at_[t]].op;
-    return op.starts_with("bar.") || op.starts_with("shfl.");
+    return at_[t] >= program_.instructions.size() || program_.instructions[at_[t]].is_collective;
   }
 
   /// One thread, up to where it needs others.
@@ -98,6 +96,11 @@ class Block {
 
   void step(std::size_t t, const Instruction& i) {
     const std::string& op = i.op;
+    if (i.compute) {
+      std::array<Word, 4> x{};
+      for (std::size_t k = 1; k < i.operands.size(); ++k) x[k - 1] = value(t, i.operands[k]);
+      return reg(t, i.operands[0].reg) = i.compute(x.data()), void();
+    }
     if (op.starts_with("bra")) return at_[t] = i.target, void();
     if (op.starts_with("ret")) return at_[t] = program_.instructions.size(), void();
     if (op.starts_with("griddep") || op.starts_with("membar")) return;
@@ -106,22 +109,15 @@ class Block {
       return;
     }
     if (op.starts_with("ld.") || op.starts_with("st.") || op.starts_with("atom.")) return memory(t, i);
-    if (op.starts_with("mov") &&
-        (i.operands[0].kind == Operand::Kind::vector || i.operands[1].kind == Operand::Kind::vector)) {
-      const int half = op == "mov.b64" ? 32 : 16;
-      if (i.operands[0].kind == Operand::Kind::vector) {
-        const Word w = value(t, i.operands[1]);
-        reg(t, i.operands[0].parts[0].reg) = cut(w, half), reg(t, i.operands[0].parts[1].reg) = cut(w >> half, half);
-      } else {
-        const auto& parts = i.operands[1].parts;
-        reg(t, i.operands[0].reg) = cut(value(t, parts[0]), half) | cut(value(t, parts[1]), half) << half;
-      }
-      return;
+    if (!op.starts_with("mov")) fail("the emulator does not know ", op);
+    const int half = op == "mov.b64" ? 32 : 16;
+    if (i.operands[0].kind == Operand::Kind::vector) {
+      const Word w = value(t, i.operands[1]);
+      reg(t, i.operands[0].parts[0].reg) = cut(w, half), reg(t, i.operands[0].parts[1].reg) = cut(w >> half, half);
+    } else {
+      const auto& parts = i.operands[1].parts;
+      reg(t, i.operands[0].reg) = cut(value(t, parts[0]), half) | cut(value(t, parts[1]), half) << half;
     }
-    if (!i.compute) fail("the emulator does not know ", op);
-    std::array<Word, 4> x{};
-    for (std::size_t k = 1; k < i.operands.size(); ++k) x[k - 1] = value(t, i.operands[k]);
-    reg(t, i.operands[0].reg) = i.compute(x.data());
   }
 
   unsigned char* memory_at(std::size_t t, const Operand& o, std::size_t bytes, bool shared, bool writes) {

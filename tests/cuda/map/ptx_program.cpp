@@ -23,7 +23,11 @@ Program::Program(const std::string& text) {
       if (dot == std::string::npos) break;
       from = dot + 1;
     }
-    i.compute = arithmetic(i);
+    const std::string_view what = i.words[0];
+    const auto in_parts = [](const Operand& operand) { return operand.kind == Operand::Kind::vector; };
+    const bool moves = what == "ld" || what == "st" || what == "atom" || std::ranges::any_of(i.operands, in_parts);
+    if (!moves) i.compute = arithmetic(i);
+    i.is_collective = what == "bar" || what == "shfl";
   }
 }
 

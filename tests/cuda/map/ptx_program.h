@@ -30,6 +30,7 @@ struct Instruction {
   bool unless = false;
   std::size_t target = 0;  // of a branch
   std::function<Word(const Word*)> compute;
+  bool is_collective = false;  // threads wait for others at it
 
   bool has(std::string_view word) const { return std::find(words.begin(), words.end(), word) != words.end(); }
 };
