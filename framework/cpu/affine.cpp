@@ -1,74 +1,64 @@
-// Scale and shift, written once and compiled for each instruction set by Highway.
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lamina/cpu/affine.cpp"
-#include "lamina/cpu/simd_targets.h"
+// Scale and shift: of rows of pixels or, channels last, of the channels of each pixel.
 
 #include <algorithm>
+#include <limits>
 
 #include "lamina/base/math.h"
-#include "lamina/cpu/affine.h"
-#include "lamina/cpu/vectors-inl.h"
+#include "lamina/base/thread_pool.h"
+#include "lamina/cpu/array/blocks.h"
+#include "lamina/cpu/array/fold.h"
+#include "lamina/cpu/codes.h"
+#include "lamina/cpu/images.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/tensor/activation.h"
+#include "lamina/tensor/constants.h"
 
-LAMINA_SIMD_BEGIN(lamina::cpu);
-
-template <class T>
-void affine(const AffineKernel::Rows& r) {
-  for (std::int64_t row = 0; row < r.rows; ++row) {
-    const T* in = static_cast<const T*>(r.input) + row * r.input_pitch;
-    T* out = static_cast<T*>(r.output) + row * r.output_pitch;
-    const auto at = [&](auto d, std::int64_t i) {
-      const auto scale = r.one_for_row ? hn::Set(d, r.scale[row]) : hn::LoadU(d, r.scale + i);
-      const auto shift = r.one_for_row ? hn::Set(d, r.shift[row]) : hn::LoadU(d, r.shift + i);
-      auto y = hn::MulAdd(load_floats(d, in + i), scale, shift);
-      if (r.relu) y = hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::Zero(d), y);
-      store_floats(d, y, out + i);
-    };
-    each_once(r.length, at);  // the output may be the input
-  }
-}
-
-constexpr AffineKernel kernel = {LAMINA_SIMD_SET, affine<float>, affine<bfloat16>};
-
-LAMINA_SIMD_END;
-
-#if HWY_ONCE
 namespace lamina::cpu {
 
-std::span<const AffineKernel> affine_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
+using namespace tables;
 
-void scale_and_shift(const AffineKernel& kernel, Format format, const Activation& a, PixelPitches pitches,
-                     const void* input, const float* scale, const float* shift, void* output, bool relu,
-                     ThreadPool& pool) {
-  // Elements of a task: long enough to hide the hand-out, short enough to balance.
-  constexpr std::int64_t chunk = 16384;
-  const auto run = format.dtype == DType::bf16 ? kernel.bf16 : kernel.f32;
-  const auto size = static_cast<std::int64_t>(size_of(format.dtype));
-  const bool planes = format.layout == Layout::nchw;
-  const std::int64_t length = planes ? a.pixels : a.channels, rows = a.size() / std::max<std::int64_t>(length, 1);
-  const std::int64_t from = pitches.input == 0 ? length : pitches.input;
-  const std::int64_t to = pitches.output == 0 ? length : pitches.output;
-  const std::int64_t step = std::max<std::int64_t>(chunk / std::max<std::int64_t>(length, 1), 1);
-  pool.parallel_for(detail::ceil_div(rows, step), [=](std::int64_t task, int) {
-    const std::int64_t last = std::min(rows, (task + 1) * step);
-    for (std::int64_t row = task * step; row < last;) {
-      // Rows of planes up to the last channel.
-      const std::int64_t channel = planes ? row % a.channels : 0;
-      const std::int64_t count = planes ? std::min(last - row, a.channels - channel) : last - row;
-      run({.input = static_cast<const std::byte*>(input) + row * from * size,
-           .scale = scale + channel,
-           .shift = shift + channel,
-           .output = static_cast<std::byte*>(output) + row * to * size,
-           .rows = count,
-           .length = length,
-           .input_pitch = from,
-           .output_pitch = to,
-           .one_for_row = planes,
-           .relu = relu});
-      row += count;
-    }
-  });
+std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
+  const auto run = [scale = detail::constant(problem.scale), shift = detail::constant(problem.shift),
+                    low = problem.epilogue.relu() ? 0 : -std::numeric_limits<float>::infinity(), from = p.input(),
+                    to = p.output(), a = detail::activation_of(p.input().shape),
+                    &kernel = best_kernel(fold_kernels(), p.device), &codes = best_kernel(codes_kernels(), p.device)](
+                       Inputs inputs, Outputs outputs, const Execution& execution) {
+    const bool planes = from.format.layout == Layout::nchw;
+    const bool plain = from.format.dtype == DType::f32 && to.format.dtype == DType::f32;
+    const std::int64_t length = planes ? a.pixels : a.channels, rows = a.size() / std::max<std::int64_t>(length, 1);
+    const std::int64_t x_pitch = planes ? length : from.pixel_pitch(), y_pitch = planes ? length : to.pixel_pitch();
+    // Elements of a task: long enough to hide the hand-out, short enough to balance. Rows and elements of a step.
+    const std::int64_t each = std::max<std::int64_t>(16384 / std::max<std::int64_t>(length, 1), 1);
+    const std::int64_t most = plain ? length : block<float>;
+    const bool dense = x_pitch == length && y_pitch == length && length > 0;
+    const std::int64_t together = planes || !(plain || dense) ? 1
+                                  : plain                     ? each
+                                                              : std::max<std::int64_t>(most / length, 1);
+    execution.pool->parallel_for(detail::ceil_div(rows, each), [&](std::int64_t task, int) {
+      alignas(64) float before[block<float>], after[block<float>];
+      const std::int64_t end = std::min(rows, (task + 1) * each);
+      for (std::int64_t row = task * each; row < end; row += together) {
+        for (std::int64_t i = 0; i < length; i += most) {
+          const std::int64_t count = std::min(most, length - i), channel = planes ? row % a.channels : i;
+          const float *const by = floats(scale) + channel, *const plus = floats(shift) + channel;
+          const auto* const x = static_cast<const std::byte*>(inputs[0].raw()) +
+                                (row * x_pitch + i) * static_cast<std::int64_t>(size_of(from.format.dtype));
+          auto* const y = static_cast<std::byte*>(outputs[0].raw()) +
+                          (row * y_pitch + i) * static_cast<std::int64_t>(size_of(to.format.dtype));
+          const std::int64_t some = std::min(together, end - row), all = some * count;
+          if (from.quantization.defined()) codes.read(from.format.dtype, x, from.quantization, before, all);
+          if (!from.quantization.defined() && !plain) load(from.format.dtype, x, before, all);
+          const Scaling scaling =
+              planes ? Scaling{.factor = *by, .shift = *plus, .low = low} : Scaling{.by = by, .plus = plus, .low = low};
+          kernel.scaled(scaling, some, count, plain ? reinterpret_cast<const float*>(x) : before,
+                        plain ? x_pitch : count, plain ? reinterpret_cast<float*>(y) : after, plain ? y_pitch : count);
+          if (to.quantization.defined()) codes.write(to.format.dtype, after, to.quantization, y, all);
+          if (!to.quantization.defined() && !plain) store(to.format.dtype, after, y, all);
+        }
+      }
+    });
+  };
+  return make_operator(p.has_codes() ? "scale and shift of codes" : "scale and shift", run);
 }
 
 }  // namespace lamina::cpu
-#endif

@@ -249,42 +249,7 @@ void finish(const SumsEnd& end, const Sums& s) {
   }
 }
 
-template <bool product, bool repeats>
-HWY_INLINE void combine(const TwoCodes& t) {
-  const Tag d;
-  const hn::Rebind<std::uint8_t, Tag> narrow;
-  const std::uint8_t flip = flip_of(t.type);
-  const Meaning first(t.first_type, t.first_codes), second(t.second_type, t.second_codes);
-  const Range range(t.type, t.codes, t.low, t.high);
-  const auto upper = hn::Set(narrow, flip);
-  const auto more = hn::Set(Whole(), flip);
-  const auto one = [&](const std::uint8_t* x, const std::uint8_t* y, const float* z, std::uint8_t* to) HWY_ATTR {
-    const Vector a = first(x), b = repeats ? hn::LoadU(d, z) : second(y);
-    const auto code = range(product ? hn::Mul(a, b) : hn::Add(a, b));
-    hn::StoreU(hn::Xor(hn::DemoteTo(narrow, hn::Add(code, more)), upper), narrow, to);
-  };
-  const auto *x = static_cast<const std::uint8_t*>(t.first), *y = static_cast<const std::uint8_t*>(t.second);
-  auto* to = static_cast<std::uint8_t*>(t.output);
-  std::int64_t at = t.phase, left = t.count;
-  for (; left >= lanes; left -= lanes, x += lanes, to += lanes) {
-    one(x, y, t.repeated + at, to);
-    if (!repeats) y += lanes;
-    for (at += repeats ? lanes : 0; repeats && at >= t.period;) at -= t.period;
-  }
-  if (left == 0) return;
-  HWY_ALIGN std::uint8_t some[3][lanes] = {};
-  copy_some(x, left, some[0]);
-  if (!repeats) copy_some(y, left, some[1]);
-  one(some[0], some[1], t.repeated + at, some[2]);
-  copy_some(some[2], left, to);
-}
-
-void combine(const TwoCodes& t) {
-  if (t.product) return t.repeated != nullptr ? combine<true, true>(t) : combine<true, false>(t);
-  t.repeated != nullptr ? combine<false, true>(t) : combine<false, false>(t);
-}
-
-constexpr CodesKernel kernel = {LAMINA_SIMD_SET, read, write, finish, combine};
+constexpr CodesKernel kernel = {LAMINA_SIMD_SET, read, write, finish};
 
 LAMINA_SIMD_END;
 

@@ -20,19 +20,12 @@ struct SumLine {
   float low = 0, high = 0;             ///< of the result, less its zero point
 };
 
-/// Sums or products of what two arrays stand for, between two bounds, as codes again. Scales are less than 1e15.
+/// Sums of what two arrays stand for, between two bounds, as codes again. Scales are less than 1e15.
 struct TwoCodes {
-  bool product = false;
   float low = 0, high = 0;
   DType first_type = DType::u8, second_type = DType::u8, type = DType::u8;
   Quantization first_codes = {}, second_codes = {}, codes = {};
   std::optional<SumLine> line = {};  ///< of a Sums::two
-  const void* first = nullptr;
-  const void* second = nullptr;     ///< of as many elements, or
-  const float* repeated = nullptr;  ///< what it stands for, [period] and once more up to a vector, from `phase` on
-  std::int64_t period = 0, phase = 0;
-  void* output = nullptr;
-  std::int64_t count = 0;
 };
 
 /// The sums of one run of positions; arrays are of neighbouring channels and readable up to whole vectors.
@@ -58,7 +51,6 @@ struct CodesKernel {
   /// clamp(round(x / scale) + zero_point), NaN to the lowest.
   void (*write)(DType type, const float* from, const Quantization& codes, void* to, std::int64_t count);
   void (*finish)(const SumsEnd& end, const Sums& sums);
-  void (*combine)(const TwoCodes& task);
 };
 
 /// Those that this machine runs, the fastest first; the last one is plain C++.

@@ -34,58 +34,6 @@ void convert_in_place(std::int64_t count, DType from, const std::byte* input, DT
   });
 }
 
-/// to[c * to_pitch + r] = from[r * from_pitch + c]; floats four by four in vectors that every processor has.
-template <class T>
-void turn(const T* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, T* to,
-          std::int64_t to_pitch) {
-  using Four [[gnu::vector_size(16)]] = float;
-  const std::int64_t down = sizeof(T) == 4 ? rows / 4 * 4 : 0, across = columns / 4 * 4;
-  for (std::int64_t r = 0; r < down; r += 4) {
-    for (std::int64_t c = 0; c < across; c += 4) {
-      Four x[4];
-      for (int i = 0; i < 4; ++i) std::memcpy(&x[i], from + (r + i) * from_pitch + c, sizeof x[i]);
-      const Four a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5),
-                 b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
-      const Four e = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7),
-                 f = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
-      x[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5), x[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-      x[2] = __builtin_shufflevector(e, f, 0, 1, 4, 5), x[3] = __builtin_shufflevector(e, f, 2, 3, 6, 7);
-      for (int i = 0; i < 4; ++i) std::memcpy(to + (c + i) * to_pitch + r, &x[i], sizeof x[i]);
-    }
-  }
-  for (std::int64_t c = 0; c < columns; ++c) {
-    for (std::int64_t r = c < across ? down : 0; r < rows; ++r) to[c * to_pitch + r] = from[r * from_pitch + c];
-  }
-}
-
-/// A matrix whose columns become rows, a tile at a time.
-struct Turned {
-  std::int64_t rows, columns;  // of the source
-  DType from, to;
-  const std::byte* input;
-  std::byte* output;
-
-  void tile(std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) const {
-    alignas(64) float values[tile_size], turned[tile_size];
-    std::byte* const bytes = output + column * rows + row;
-    if (size_of(to) == 1) return turn(input + row * columns + column, columns, height, width, bytes, rows);
-    const bool plain = size_of(from) == 4, direct = size_of(to) == 4;
-    for (std::int64_t r = 0; r < height && !plain; ++r) {
-      const std::int64_t at = (row + r) * columns + column;
-      load(from, input + at * static_cast<std::int64_t>(size_of(from)), values + r * width, width);
-    }
-    turn(plain ? reinterpret_cast<const float*>(input) + row * columns + column : values, plain ? columns : width,
-         height, width, direct ? reinterpret_cast<float*>(output) + column * rows + row : turned,
-         direct ? rows : height);
-    if (direct) return;
-    const auto size = static_cast<std::int64_t>(size_of(to));
-    if (height == rows) return store(to, turned, output + column * rows * size, width * height);
-    for (std::int64_t c = 0; c < width; ++c) {
-      store(to, turned + c * height, output + ((column + c) * rows + row) * size, height);
-    }
-  }
-};
-
 }  // namespace
 
 void convert(const Activation& a, Format from, const void* input, Format to, void* output, ThreadPool& pool) {
@@ -101,16 +49,21 @@ void convert(const Activation& a, Format from, const void* input, Format to, voi
   const std::int64_t channels = std::min(tile_channels, a.channels), pixels = tile_size / channels;
   const std::int64_t height = planes ? channels : pixels, width = planes ? pixels : channels;
   const std::int64_t down = detail::ceil_div(rows, height), across = detail::ceil_div(columns, width);
+  const auto in_size = static_cast<std::int64_t>(size_of(from.dtype)),
+             out_size = static_cast<std::int64_t>(size_of(to.dtype));
   pool.parallel_for(a.images * down * across, [=](std::int64_t task, int) {
     const std::int64_t image = task / (down * across) * rows * columns;
     const std::int64_t row = task / across % down * height, column = task % across * width;
-    const Turned matrix = {.rows = rows,
-                           .columns = columns,
-                           .from = from.dtype,
-                           .to = to.dtype,
-                           .input = in + image * static_cast<std::int64_t>(size_of(from.dtype)),
-                           .output = out + image * static_cast<std::int64_t>(size_of(to.dtype))};
-    matrix.tile(row, std::min(height, rows - row), column, std::min(width, columns - column));
+    const std::int64_t tall = std::min(height, rows - row), wide = std::min(width, columns - column);
+    const std::byte* const source = in + (image + row * columns + column) * in_size;
+    std::byte* const target = out + (image + column * rows + row) * out_size;
+    if (from.dtype == to.dtype) return turn(source, columns, tall, wide, target, rows, size_of(from.dtype));
+    alignas(64) float values[tile_size], turned[tile_size];
+    for (std::int64_t r = 0; r < tall; ++r) load(from.dtype, source + r * columns * in_size, values + r * wide, wide);
+    turn(reinterpret_cast<const std::byte*>(values), wide, tall, wide, reinterpret_cast<std::byte*>(turned), tall,
+         sizeof(float));
+    if (tall == rows) return store(to.dtype, turned, target, wide * tall);
+    for (std::int64_t c = 0; c < wide; ++c) store(to.dtype, turned + c * tall, target + c * rows * out_size, tall);
   });
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "lamina/cpu/affine.h"
 #include "lamina/cpu/array/array.h"
 #include "lamina/cpu/codes.h"
 #include "lamina/cpu/concat.h"
@@ -34,63 +33,12 @@ bool takes_affine(const AffineProblem&, const Preparation& p) {
   return p.keeps_format() && is_computed(p.input().format.dtype) && rows;
 }
 
-AffineProblem with_constants(AffineProblem problem) {
-  problem.scale = detail::constant(problem.scale), problem.shift = detail::constant(problem.shift);
-  return problem;
-}
-
-std::unique_ptr<Operator> prepare_affine(const AffineProblem& problem, const Preparation& p) {
-  const cpu::AffineKernel& kernel = cpu::best_kernel(cpu::affine_kernels(), p.device);
-  return make_operator("scale and shift", [problem = with_constants(problem), &kernel, format = p.input().format,
-                                           a = detail::activation_of(p.input().shape),
-                                           pitches = cpu::PixelPitches{p.input().channels, p.output().channels}](
-                                              Inputs inputs, Outputs outputs, const Execution& execution) {
-    cpu::scale_and_shift(kernel, format, a, pitches, inputs[0].raw(), floats(problem.scale), floats(problem.shift),
-                         outputs[0].raw(), problem.epilogue.relu(), *execution.pool);
-  });
-}
-
 /// Of what codes stand for, pixel by pixel: to codes, or to f32.
 bool takes_affine_of_codes(const AffineProblem&, const Preparation& p) {
   const View &from = p.input(), &to = p.output();
   return p.inputs.size() == 1 && from.quantization.defined() &&
          (to.quantization.defined() || to.format.dtype == DType::f32) && from.format.layout == Layout::nhwc &&
          to.format.layout == Layout::nhwc;
-}
-
-std::unique_ptr<Operator> prepare_affine_of_codes(const AffineProblem& problem, const Preparation& p) {
-  const auto channels = static_cast<std::size_t>(p.input().shape[1]);
-  return make_operator(
-      "scale and shift of codes", {.workspace = channels * sizeof(float) * static_cast<std::size_t>(p.threads)},
-      [problem = with_constants(problem), input = p.input(), output = p.output(),
-       &affine = cpu::best_kernel(cpu::affine_kernels(), p.device),
-       &codes = cpu::best_kernel(cpu::codes_kernels(), p.device)](Inputs inputs, Outputs outputs,
-                                                                  const Execution& execution) {
-        const std::int64_t count = input.shape[1], pixels = input.shape[0] * input.shape[2] * input.shape[3];
-        constexpr std::int64_t piece = 64;
-        execution.pool->parallel_for((pixels + piece - 1) / piece, [&](std::int64_t task, int worker) {
-          float* const values = static_cast<float*>(execution.workspace) + worker * count;
-          for (std::int64_t i = task * piece; i < std::min(pixels, (task + 1) * piece); ++i) {
-            void* const to = static_cast<std::byte*>(outputs[0].raw()) +
-                             i * output.pixel_pitch() * static_cast<std::int64_t>(size_of(output.format.dtype));
-            codes.read(input.format.dtype, static_cast<const std::byte*>(inputs[0].raw()) + i * input.pixel_pitch(),
-                       input.quantization, values, count);
-            affine.f32({.input = values,
-                        .scale = floats(problem.scale),
-                        .shift = floats(problem.shift),
-                        .output = output.quantization.defined() ? values : to,
-                        .rows = 1,
-                        .length = count,
-                        .input_pitch = count,
-                        .output_pitch = count,
-                        .one_for_row = false,
-                        .relu = problem.epilogue.relu()});
-            if (output.quantization.defined()) {
-              codes.write(output.format.dtype, values, output.quantization, to, count);
-            }
-          }
-        });
-      });
 }
 
 std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Preparation& p) {
@@ -101,9 +49,10 @@ std::unique_ptr<Operator> prepare_concat(const ConcatProblem& problem, const Pre
 }
 
 std::unique_ptr<Operator> prepare_softmax(const SoftmaxProblem& problem, const Preparation& p) {
-  return make_operator("three passes", [kind = problem.kind, e = detail::softmax_extents(problem, p)](
+  return make_operator("three passes", [kind = problem.kind, e = detail::softmax_extents(problem, p),
+                                        &kernel = cpu::best_kernel(cpu::softmax_kernels(), p.device)](
                                            Inputs inputs, Outputs outputs, const Execution& execution) {
-    cpu::softmax(kind, floats(inputs[0]), floats(outputs[0]), e.outer, e.extent, e.inner, *execution.pool);
+    cpu::softmax(kernel, kind, floats(inputs[0]), floats(outputs[0]), e.outer, e.extent, e.inner, *execution.pool);
   });
 }
 
@@ -168,8 +117,8 @@ bool takes_pictures(const NormalizationProblem&, const Preparation& p) {
 }
 
 constexpr Kernel<AffineProblem> affine[] = {
-    {"affine", takes_affine, prepare_affine, nullptr, reads::slices},
-    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes}};
+    {"affine", takes_affine, cpu::prepare_affine, nullptr, reads::slices},
+    {"codes", takes_affine_of_codes, cpu::prepare_affine, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ConcatProblem> concat[] = {
     {"copies", detail::joins_rows, prepare_concat, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", plain, prepare_softmax}};

@@ -1,110 +1,115 @@
-// A few columns of [extent, inner] at a time, side by side, so that loops are over neighbours in memory; where there is
-// but one, inner = 1, over the extent. A NaN in a column makes it NaN.
+// A few columns of [extent, inner] at a time, side by side, so that vectors are of neighbours in memory; where there is
+// but one, inner = 1, along the extent. A NaN in a column makes it NaN.
 
-#include "lamina/cpu/softmax.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/cpu/softmax.cpp"
+#include "lamina/cpu/simd_targets.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "lamina/base/math.h"
-#include "lamina/cpu/vector_math.h"
+#include "lamina/cpu/array/fold.h"
+#include "lamina/cpu/softmax.h"
+#include "lamina/cpu/vector_math-inl.h"
+#include "lamina/cpu/vectors-inl.h"
 
-namespace lamina::cpu {
-namespace {
+LAMINA_SIMD_BEGIN(lamina::cpu);
 
 constexpr std::int64_t width = 128;
-constexpr std::int64_t lanes = 16;
+constexpr float lowest = -std::numeric_limits<float>::infinity();
 
-float greater(float a, float b) { return a > b ? a : b; }
-
-/// Of one row: the largest, NaN left out, and the sum of exp(x - largest), which any NaN makes NaN.
-float largest_of(const float* x, std::int64_t count) {
-  float lane[lanes];
-  std::fill_n(lane, lanes, -std::numeric_limits<float>::infinity());
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    for (std::int64_t l = 0; l < lanes; ++l) lane[l] = greater(x[i + l], lane[l]);
-  }
-  for (; i < count; ++i) lane[0] = greater(x[i], lane[0]);
-  return *std::max_element(lane, lane + lanes);
-}
-
-double sum_of(const float* x, std::int64_t count) {
-  double lane[lanes] = {};
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    for (std::int64_t l = 0; l < lanes; ++l) lane[l] += static_cast<double>(x[i + l]);
-  }
-  for (; i < count; ++i) lane[0] += static_cast<double>(x[i]);
-  double sum = 0;
-  for (const double one : lane) sum += one;
-  return sum;
-}
-
-double sum_of_exp(const float* x, float largest, std::int64_t count) {
-  constexpr std::int64_t piece = 512;
-  float e[piece];
-  double sum = 0;
-  for (std::int64_t first = 0; first < count; first += piece) {
-    const std::int64_t here = std::min(piece, count - first);
-    for (std::int64_t i = 0; i < here; ++i) e[i] = exp_of(x[first + i] - largest);
-    sum += sum_of(e, here);
-  }
-  return sum;
-}
-
+/// Whole vectors, and the one that ends where the row does: of that, what the one before had counts once.
 void row(SoftmaxKind kind, const float* x, float* y, std::int64_t extent) {
-  const float largest = largest_of(x, extent);
-  if (kind == SoftmaxKind::log_softmax) {
-    const double log = static_cast<double>(largest) + std::log(sum_of_exp(x, largest, extent));
-    for (std::int64_t i = 0; i < extent; ++i) y[i] = static_cast<float>(static_cast<double>(x[i]) - log);
+  const Tag d;
+  if (extent < lanes) {
+    HWY_ALIGN float few[lanes];
+    std::fill_n(std::copy_n(x, extent, few), lanes - extent, lowest);
+    row(kind, few, few, lanes);
+    std::copy_n(few, extent, y);
     return;
   }
-  for (std::int64_t i = 0; i < extent; ++i) y[i] = exp_of(x[i] - largest);
-  const double factor = 1 / sum_of(y, extent);
-  for (std::int64_t i = 0; i < extent; ++i) y[i] = static_cast<float>(static_cast<double>(y[i]) * factor);
+  const std::int64_t whole = extent / lanes * lanes, end = extent - lanes;
+  const auto last = hn::LoadU(d, x + end);
+  auto most = last;
+  for (std::int64_t i = 0; i < whole; i += lanes) most = hn::Max(hn::LoadU(d, x + i), most);  // maybe without NaN
+  const auto largest = hn::MaxOfLanes(d, most);
+  hn::Vec<Wide> sums[] = {hn::Zero(Wide()), hn::Zero(Wide())};
+  const auto add = [&](auto e) HWY_ATTR {
+    each_half(e, [&](int half, auto numbers) HWY_ATTR { sums[half] = hn::Add(sums[half], numbers); });
+    return e;
+  };
+  const auto power = [&](auto v) HWY_ATTR { return exp_below_89(d, hn::Sub(v, largest)); };
+  const auto last_power = power(last);
+  add(hn::IfThenZeroElse(hn::FirstN(d, static_cast<std::size_t>(whole - end)), last_power));
+  const auto sum = [&] HWY_ATTR { return hn::GetLane(hn::SumOfLanes(Wide(), hn::Add(sums[0], sums[1]))); };
+  if (kind == SoftmaxKind::softmax) {
+    for (std::int64_t i = 0; i < whole; i += lanes) hn::StoreU(add(power(hn::LoadU(d, x + i))), d, y + i);
+    const auto factor = hn::Set(d, static_cast<float>(1 / sum()));
+    for (std::int64_t i = 0; i < whole; i += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, y + i), factor), d, y + i);
+    hn::StoreU(hn::Mul(last_power, factor), d, y + end);
+    return;
+  }
+  for (std::int64_t i = 0; i < whole; i += lanes) add(power(hn::LoadU(d, x + i)));
+  const auto log = hn::Set(d, static_cast<float>(std::log(sum())));
+  const auto below = [&](auto v) HWY_ATTR { return hn::Sub(hn::Sub(v, largest), log); };
+  for (std::int64_t i = 0; i < whole; i += lanes) hn::StoreU(below(hn::LoadU(d, x + i)), d, y + i);
+  hn::StoreU(below(last), d, y + end);
 }
 
-/// `count` columns, whose elements lie `pitch` apart.
 void columns(SoftmaxKind kind, const float* x, float* y, std::int64_t extent, std::int64_t pitch, std::int64_t count) {
-  float largest[width];
-  double sum[width] = {};
-  std::fill_n(largest, count, -std::numeric_limits<float>::infinity());
-  for (std::int64_t i = 0; i < extent; ++i) {
-    for (std::int64_t j = 0; j < count; ++j) largest[j] = greater(x[i * pitch + j], largest[j]);
-  }
-  for (std::int64_t i = 0; i < extent; ++i) {
-    float e[width];
-    for (std::int64_t j = 0; j < count; ++j) e[j] = exp_of(x[i * pitch + j] - largest[j]);
-    for (std::int64_t j = 0; j < count; ++j) sum[j] += static_cast<double>(e[j]);
-    if (kind == SoftmaxKind::softmax) std::copy_n(e, count, y + i * pitch);
-  }
-  for (std::int64_t j = 0; j < count; ++j) {
-    sum[j] = kind == SoftmaxKind::softmax ? 1 / sum[j] : static_cast<double>(largest[j]) + std::log(sum[j]);
-  }
-  for (std::int64_t i = 0; i < extent; ++i) {
-    float* const out = y + i * pitch;
-    if (kind == SoftmaxKind::softmax) {
-      for (std::int64_t j = 0; j < count; ++j) out[j] = static_cast<float>(static_cast<double>(out[j]) * sum[j]);
-    } else {
-      const float* const in = x + i * pitch;
-      for (std::int64_t j = 0; j < count; ++j) out[j] = static_cast<float>(static_cast<double>(in[j]) - sum[j]);
+  float largest[width + FoldKernel::slack] = {}, end[width];
+  double value[width + FoldKernel::slack];
+  static const FoldKernel& folds = *std::ranges::find(fold_kernels(), LAMINA_SIMD_SET, &FoldKernel::set);
+  const auto fold = [&](Fold of) {
+    std::ranges::fill(value, of == Fold::largest ? static_cast<double>(lowest) : 0);
+    for (std::int64_t first = 0; first < extent; first += 8) {
+      const float* lines[8];
+      const auto some = static_cast<std::size_t>(std::min<std::int64_t>(8, extent - first));
+      for (std::size_t k = 0; k < some; ++k) lines[k] = x + (first + static_cast<std::int64_t>(k)) * pitch;
+      folds.columns[static_cast<int>(of)]({lines, some}, count, value, largest);
     }
+  };
+  fold(Fold::largest);
+  std::copy_n(value, count, largest);
+  fold(Fold::powers);
+  const bool log = kind == SoftmaxKind::log_softmax;
+  for (std::int64_t j = 0; j < count; ++j) end[j] = static_cast<float>(log ? std::log(value[j]) : 1 / value[j]);
+  for (std::int64_t i = 0; i < extent * pitch; i += pitch) {
+    for_vectors(count, [&](auto d, std::int64_t j) HWY_ATTR {
+      const auto below = hn::Sub(hn::LoadU(d, x + i + j), hn::LoadU(d, largest + j)), e = hn::LoadU(d, end + j);
+      hn::StoreU(log ? hn::Sub(below, e) : hn::Mul(exp_below_89(d, below), e), d, y + i + j);
+    });
   }
 }
 
-}  // namespace
+void run(SoftmaxKind kind, const float* x, float* y, std::int64_t extent, std::int64_t pitch, std::int64_t count) {
+  if (pitch != 1) return columns(kind, x, y, extent, pitch, count);
+  for (std::int64_t i = 0; i < count * extent; i += extent) row(kind, x + i, y + i, extent);
+}
 
-void softmax(SoftmaxKind kind, const float* input, float* output, std::int64_t outer, std::int64_t extent,
-             std::int64_t inner, ThreadPool& pool) {
-  const std::int64_t pieces = detail::ceil_div(inner, width);
-  pool.parallel_for(extent == 0 ? 0 : outer * pieces, [=](std::int64_t task, int) {
-    const std::int64_t column = task % pieces * width, count = std::min(width, inner - column);
-    const float* const x = input + task / pieces * extent * inner + column;
-    float* const y = output + task / pieces * extent * inner + column;
-    inner == 1 ? row(kind, x, y, extent) : columns(kind, x, y, extent, inner, count);
+constexpr SoftmaxKernel kernel = {LAMINA_SIMD_SET, run};
+
+LAMINA_SIMD_END;
+
+#if HWY_ONCE
+namespace lamina::cpu {
+
+std::span<const SoftmaxKernel> softmax_kernels() { return LAMINA_SIMD_KERNELS(kernel); }
+
+void softmax(const SoftmaxKernel& kernel, SoftmaxKind kind, const float* input, float* output, std::int64_t outer,
+             std::int64_t extent, std::int64_t inner, ThreadPool& pool) {
+  // Elements of a task, or columns of one.
+  const std::int64_t step = inner == 1 ? std::max<std::int64_t>(8192 / std::max<std::int64_t>(extent, 1), 1) : 128;
+  const std::int64_t rows = inner == 1 ? 1 : outer, columns = inner == 1 ? outer : inner;
+  const std::int64_t pieces = detail::ceil_div(columns, step);
+  pool.parallel_for(extent == 0 ? 0 : rows * pieces, [=](std::int64_t task, int) {
+    const std::int64_t column = task % pieces * step;
+    const std::int64_t first = task / pieces * extent * inner + (inner == 1 ? column * extent : column);
+    kernel.run(kind, input + first, output + first, extent, inner, std::min(step, columns - column));
   });
 }
 
 }  // namespace lamina::cpu
+#endif

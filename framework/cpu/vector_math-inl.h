@@ -1,6 +1,7 @@
-// Exponentials and error functions of vectors of floats, as vector_math.h has them of one, with products fused with
-// sums: of all floats, subnormal, infinite and NaN among them, within about 2 units in the last place. Every length of
-// vector gives the same bits. Compiled once for each instruction set.
+// Exponentials and error functions of vectors of floats, with products fused with sums where the instructions are: of
+// all floats, subnormal, infinite and NaN among them, within about 2 units in the last place. Every length of vector
+// gives the same bits. Coefficients are minimax fits to each function on the range that it says. Compiled once for each
+// instruction set.
 
 #if defined(LAMINA_CPU_VECTOR_MATH) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAMINA_CPU_VECTOR_MATH
@@ -12,6 +13,8 @@
 #include <hwy/highway.h>
 
 #include <cstddef>
+
+#include "lamina/cpu/vectors-inl.h"
 
 LAMINA_SIMD_BEGIN(lamina::cpu);
 
@@ -47,8 +50,7 @@ HWY_INLINE hn::Vec<D> exp_below_89(D d, hn::Vec<D> x, More... more) {
     if constexpr (sizeof...(more) > 0) v = hn::Add(v, more...);
     return v;
   };
-  const auto low = hn::Set(d, -104.0f);  // e to that is 0
-  x = hn::IfThenElse(hn::Lt(x, low), low, x);
+  x = vector_max(hn::Set(d, -104.0f), x);  // e to that is 0
   const auto n = hn::Round(hn::Mul(with_more(x), hn::Set(d, 1.44269504f)));
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);  // ln 2 in two parts
   r = with_more(hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r));
@@ -59,8 +61,7 @@ HWY_INLINE hn::Vec<D> exp_below_89(D d, hn::Vec<D> x, More... more) {
 
 template <class D>
 HWY_INLINE hn::Vec<D> vector_exp(D d, hn::Vec<D> x) {
-  const auto high = hn::Set(d, 89.0f);
-  return exp_below_89(d, hn::IfThenElse(hn::Lt(high, x), high, x));
+  return exp_below_89(d, vector_min(hn::Set(d, 89.0f), x));
 }
 
 #if HWY_TARGET == HWY_AVX3
@@ -82,6 +83,32 @@ HWY_INLINE hn::Vec<D> divided(D, hn::Vec<D> a, hn::Vec<D> b) {
 #endif
 }
 
+/// (exp(2 x) - 1) / 2, for x from -52 to 44.5; NaN stays.
+template <class D>
+HWY_INLINE hn::Vec<D> half_expm1(D d, hn::Vec<D> x) {
+  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 2.88539008f)));
+  const auto r = hn::NegMulAdd(n, hn::Set(d, -1.06097220e-4f), hn::NegMulAdd(n, hn::Set(d, 0.3466796875f), x));
+  constexpr float c[] = {1.0f, 6.666606032e-01f, 3.333295723e-01f, 1.339103764e-01f, 4.464404218e-02f};  // |r| < 0.175
+  const auto half = hn::Set(d, 0.5f), power = scaled_by_power(d, half, n);
+  const auto e = hn::MulAdd(hn::Mul(r, r), vector_polynomial(d, r, c), r);
+  return hn::MulAdd(hn::Add(power, power), e, hn::Sub(power, half));
+}
+
+/// exp(x) - 1.
+template <class D>
+HWY_INLINE hn::Vec<D> vector_expm1(D d, hn::Vec<D> x) {
+  const auto bounded = vector_min(hn::Set(d, 89.0f), vector_max(hn::Set(d, -104.0f), x));
+  const auto half = half_expm1(d, hn::Mul(bounded, hn::Set(d, 0.5f)));
+  return hn::Add(half, half);
+}
+
+/// From exp(-2 |x|) - 1, which is exact near 0.
+template <class D>
+HWY_INLINE hn::Vec<D> vector_tanh(D d, hn::Vec<D> x) {
+  const auto h = half_expm1(d, hn::Neg(vector_min(hn::Set(d, 10.0f), hn::Abs(x))));
+  return hn::CopySign(hn::Div(h, hn::Add(h, hn::Set(d, 1.0f))), x);
+}
+
 /// Large on neither side: exp of what is not positive.
 template <class D>
 HWY_INLINE hn::Vec<D> vector_sigmoid(D d, hn::Vec<D> x) {
@@ -101,6 +128,17 @@ HWY_INLINE hn::Vec<D> vector_erfc(D d, hn::Vec<D> x) {
   const auto high = hn::And(t, hn::BitCast(d, hn::Set(bits, 0xfffff000u)));  // its square is exact
   const auto e = exp_below_89(d, hn::Neg(hn::Mul(high, high)), hn::Mul(hn::Sub(high, t), hn::Add(high, t)));
   return hn::Mul(e, vector_polynomial(d, divided(d, hn::Sub(t, two), hn::Add(t, two)), c));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> vector_erf(D d, hn::Vec<D> x) {
+  constexpr float c[] = {1.128379166e+00f, -3.761262714e-01f, 1.128360018e-01f, -2.685444456e-02f,
+                         5.189535278e-03f, -8.020840714e-04f, 7.889117579e-05f};  // |x| < 1
+  constexpr float l[] = {2.671570155e-03f, 1.117438921e+00f,  6.544883788e-01f,
+                         8.863453426e-02f, -1.477823134e-02f, 1.150435547e-03f};  // -log(1 - erf(|x|)) from there on
+  const auto a = hn::Abs(x), one = hn::Set(d, 1.0f);
+  const auto large = hn::CopySign(hn::Sub(one, exp_below_89(d, hn::Neg(vector_polynomial(d, a, l)))), x);
+  return hn::IfThenElse(hn::Lt(a, one), hn::Mul(x, vector_polynomial(d, hn::Mul(x, x), c)), large);
 }
 
 /// x times the normal distribution's integral up to x, whose small values are not differences of large ones.

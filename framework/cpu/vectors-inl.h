@@ -25,15 +25,22 @@ using Tag = hn::ScalableTag<float>;  // of the longest vectors
 using Vector = hn::Vec<Tag>;
 constexpr int lanes = lanes_of(Tag());
 
+/// The lesser, or greater, of a bound and x, which may be NaN and then is what is given: x86's Min and Max give the
+/// second operand if either is.
+constexpr bool gives_second = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
+template <class V>
+HWY_INLINE V vector_min(V bound, V x) {
+  return gives_second ? hn::Min(bound, x) : hn::IfThenElse(hn::Lt(bound, x), bound, x);
+}
+template <class V>
+HWY_INLINE V vector_max(V bound, V x) {
+  return gives_second ? hn::Max(bound, x) : hn::IfThenElse(hn::Lt(x, bound), bound, x);
+}
+
 /// Between low and high; NaN stays NaN.
 template <class V>
 HWY_INLINE V clamped(V y, V low, V high) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  return hn::Min(high, hn::Max(low, y));  // x86's give the second operand if either is NaN
-#else
-  y = hn::IfThenElse(hn::Lt(y, low), low, y);
-  return hn::IfThenElse(hn::Lt(high, y), high, y);
-#endif
+  return vector_min(high, vector_max(low, y));
 }
 
 /// Calls body(d, i) so that vectors of `d` starting at the i's cover [0, count), some elements perhaps twice.
@@ -91,6 +98,19 @@ HWY_INLINE void store_floats(D, hn::Vec<D> value, bfloat16* to) {
   const auto nan = hn::RebindMask(words, hn::IsNaN(value));
   const auto upper = hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded));
   hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, upper)), halves, reinterpret_cast<std::uint16_t*>(to));
+}
+
+using Wide = hn::ScalableTag<double>;
+/// Calls f(half, the half's doubles).
+template <class F>
+HWY_INLINE void each_half(Vector v, const F& f) {
+#if HWY_TARGET == HWY_SCALAR
+  f(0, hn::PromoteTo(Wide(), v));
+#else
+  const hn::Half<Tag> half;
+  f(0, hn::PromoteTo(Wide(), hn::LowerHalf(half, v)));
+  f(1, hn::PromoteTo(Wide(), hn::UpperHalf(half, v)));
+#endif
 }
 
 LAMINA_SIMD_END;

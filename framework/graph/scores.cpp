@@ -25,8 +25,8 @@ Tensor softmax(const Tensor& logits) {
   const std::int64_t classes = host.shape()[-1];
   if (host.numel() == 0) return result;
   ThreadPool pool(1);
-  cpu::softmax(SoftmaxKind::softmax, host.values<float>().data(), result.values<float>().data(), host.numel() / classes,
-               classes, 1, pool);
+  cpu::softmax(cpu::softmax_kernels().front(), SoftmaxKind::softmax, host.values<float>().data(),
+               result.values<float>().data(), host.numel() / classes, classes, 1, pool);
   return result;
 }
 

@@ -1,7 +1,6 @@
 #include "lamina/plan/not_finite.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "lamina/base/error.h"
 
@@ -9,11 +8,13 @@ namespace lamina::detail {
 
 std::string not_finite(const Plan& plan, std::span<const Tensor> outputs, std::vector<bool>& said, std::int64_t most) {
   const auto odd_of = [](const Tensor& output, std::int64_t count) {
-    const auto first = Tensor::borrow(const_cast<void*>(output.raw()), {count}, output.dtype()).to(DType::f32);
-    std::uint32_t odd = 0;  // as wide as what is looked at: compilers make vectors of it
     // An exponent of ones alone.
-    for (const float value : first.values<float>()) odd += std::bit_cast<std::uint32_t>(value) << 1 >= 0xff000000u;
-    return odd;
+    const auto odd = [&]<class Word>(Word least) {
+      const auto* const words = static_cast<const Word*>(output.raw());
+      return std::count_if(words, words + count, [=](Word word) { return static_cast<Word>(word << 1) >= least; });
+    };
+    if (output.dtype() == DType::f32) return odd(std::uint32_t{0xff000000u});
+    return odd(static_cast<std::uint16_t>(output.dtype() == DType::f16 ? 0xf800u : 0xff00u));
   };
   std::string text;
   said.resize(outputs.size());

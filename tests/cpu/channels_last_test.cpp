@@ -6,9 +6,10 @@
 
 #include "cpu/pool2d/pool_reference.h"
 #include "lamina/base/thread_pool.h"
-#include "lamina/cpu/affine.h"
+#include "lamina/cpu/array/fold.h"
 #include "lamina/cpu/concat.h"
 #include "lamina/cpu/convert.h"
+#include "lamina/cpu/images.h"
 #include "lamina/cpu/pool2d/channels.h"
 #include "support/conv_cases.h"
 #include "support/guarded.h"
@@ -149,9 +150,19 @@ TEST(CpuChannelPool, OfBf16IsRoundedOnce) {
   }
 }
 
+void scale_and_shift(const AffineProblem& problem, InstructionSet set, const View& from, const float* input,
+                     const View& to, float* output, ThreadPool& pool) {
+  DeviceDescription device = lamina::detail::describe_cpu();
+  device.instructions = set;
+  const auto op = prepare_affine(problem, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = device});
+  const Tensor x = Tensor::borrow(const_cast<float*>(input), from.shape, DType::f32);
+  Tensor y = Tensor::borrow(output, to.shape, DType::f32);
+  op->run({&x, 1}, {&y, 1}, {.pool = &pool});
+}
+
 TEST(CpuAffine, EveryLayoutOnEveryInstructionSet) {
   ThreadPool pool(3);
-  for (const AffineKernel& kernel : affine_kernels()) {
+  for (const FoldKernel& kernel : fold_kernels()) {
     for (const std::int64_t channels : {1, 3, 16, 37}) {
       for (const std::int64_t pixels : {1, 19, 700}) {
         const Activation a = {3, channels, pixels};
@@ -160,8 +171,11 @@ TEST(CpuAffine, EveryLayoutOnEveryInstructionSet) {
         const std::vector<float> scale = test::draw(channels, test::Values::mixed, 6);
         const std::vector<float> shift = test::draw(channels, test::Values::mixed, 7);
         for (const bool relu : {false, true}) {
+          AffineProblem problem = {.scale = Tensor::from(scale, {channels}), .shift = Tensor::from(shift, {channels})};
+          if (relu) problem.epilogue.chain = {{Pointwise::relu}};
+          const View flat_view = {.shape = {3, channels, pixels, 1}}, last_view = {flat_view.shape, last};
           std::vector<float> flat = x;
-          scale_and_shift(kernel, planes, a, {}, flat.data(), scale.data(), shift.data(), flat.data(), relu, pool);
+          scale_and_shift(problem, kernel.set, flat_view, flat.data(), flat_view, flat.data(), pool);
           for (std::size_t i = 0; i < x.size(); ++i) {
             const auto c = i / static_cast<std::size_t>(pixels) % scale.size();
             const double exact =
@@ -174,7 +188,7 @@ TEST(CpuAffine, EveryLayoutOnEveryInstructionSet) {
                 << name(kernel.set) << ' ' << i;
           }
           Guarded<float> rows(turned(a, planes, x, pool));
-          scale_and_shift(kernel, last, a, {}, rows.data(), scale.data(), shift.data(), rows.data(), relu, pool);
+          scale_and_shift(problem, kernel.set, last_view, rows.data(), last_view, rows.data(), pool);
           const std::vector<float> back =
               turned(a, last, std::vector<float>(rows.span().begin(), rows.span().end()), pool);
           for (std::size_t i = 0; i < x.size(); ++i) ASSERT_TRUE(same(back[i], flat[i])) << name(kernel.set);
@@ -232,17 +246,18 @@ TEST(CpuSlices, ArePooledScaledAndJoinedAsWholeImagesAre) {
     EXPECT_TRUE(to.others_untouched()) << name(kernel.set);
   }
 
-  const std::vector<float> scale = test::draw(channels, test::Values::mixed, 9);
-  const std::vector<float> shift = test::draw(channels, test::Values::mixed, 10);
-  for (const AffineKernel& kernel : affine_kernels()) {
-    std::vector<float> expected(x.size());
-    scale_and_shift(kernel, last, in, {}, x.data(), scale.data(), shift.data(), expected.data(), true, pool);
-    Slice to(2 * in.pixels, channels, others + 1);
-    scale_and_shift(kernel, last, in, {from.pitch(), to.pitch()}, from.data(), scale.data(), shift.data(), to.data(),
-                    true, pool);
-    EXPECT_EQ(to.take(), expected) << name(kernel.set);
-    EXPECT_TRUE(to.others_untouched()) << name(kernel.set);
-  }
+  const AffineProblem affine = {.scale = Tensor::from(test::draw(channels, test::Values::mixed, 9), {channels}),
+                                .shift = Tensor::from(test::draw(channels, test::Values::mixed, 10), {channels}),
+                                .epilogue = {.chain = {{Pointwise::relu}}}};
+  const View whole = {.shape = {2, channels, in.pixels, 1}, .format = last};
+  View read = whole, written = whole;
+  Slice to(2 * in.pixels, channels, others + 1);
+  read.channels = from.pitch(), written.channels = to.pitch();
+  std::vector<float> expected(x.size());
+  scale_and_shift(affine, InstructionSet::avx512, whole, x.data(), whole, expected.data(), pool);
+  scale_and_shift(affine, InstructionSet::avx512, read, from.data(), written, to.data(), pool);
+  EXPECT_EQ(to.take(), expected);
+  EXPECT_TRUE(to.others_untouched());
 
   // The slice, and what lies where it belongs already.
   Slice joined(2 * in.pixels, 2 * channels, others);

@@ -2,7 +2,7 @@
 #include <random>
 
 #include "lamina/base/thread_pool.h"
-#include "lamina/cpu/array/norm_rows.h"
+#include "lamina/cpu/array/fold.h"
 #include "support/guarded.h"
 #include "support/run_problem.h"
 
@@ -191,39 +191,31 @@ TEST(Norm, NanStaysInItsRow) {
   }
 }
 
-/// Rows of every length between guard pages; magnitudes whose squares are no floats.
-TEST(Norm, RowsOnEveryInstructionSet) {
-  const cpu::RowEpilogue nothing;
-  for (const cpu::NormRowsKernel& kernel : cpu::norm_rows_kernels()) {
-    for (const float magnitude : {1.0f, 3e25f, 3e-25f}) {
-      for (std::int64_t length = 2; length < 200; length += length < 70 ? 1 : 43) {
-        const Tensor drawn = random_tensor(3 * length, 0.5, 2, static_cast<int>(length), DType::f32);
-        cpu::Guarded<float> x(3 * length), y(3 * length);
-        for (std::size_t i = 0; i < x.span().size(); ++i) x[i] = drawn.values<float>()[i] * magnitude;
-        const double eps = magnitude == 1.0f ? 1e-5 : 0;
-        kernel.f32({.input = x.data(),
-                    .scale = nullptr,
-                    .shift = nullptr,
-                    .end = {.output = y.data(), .epilogue = &nothing},
-                    .rows = 3,
-                    .length = length,
-                    .channels = length,
-                    .eps = static_cast<float>(eps),
-                    .kind = NormKind::centred});
-        for (std::int64_t row = 0; row < 3; ++row) {
-          const auto at = [&](auto& values, std::int64_t i) {
-            return static_cast<double>(values[static_cast<std::size_t>(row * length + i)]);
-          };
-          double mean = 0, squares = 0;
-          for (std::int64_t i = 0; i < length; ++i) mean += at(x, i) / static_cast<double>(length);
-          for (std::int64_t i = 0; i < length; ++i) squares += (at(x, i) - mean) * (at(x, i) - mean);
-          const double factor = 1 / std::sqrt(squares / static_cast<double>(length) + eps);
-          for (std::int64_t i = 0; i < length; ++i) {
-            ASSERT_NEAR(at(y, i), (at(x, i) - mean) * factor, 1e-5)
-                << name(kernel.set) << ", rows of " << length << ", magnitude " << magnitude;
-          }
-        }
-      }
+TEST(Norm, OfMagnitudesWhoseSquaresAreNoFloats) {
+  for (const float magnitude : {3e25f, 3e-25f, 3e37f, 3e-37f}) {
+    Tensor x = random_tensor(3 * 130, 0.5, 2, 7, DType::f32);
+    for (float& v : x.values<float>()) v *= magnitude;
+    for (const NormKind kind : {NormKind::centred, NormKind::root_mean_square, NormKind::length}) {
+      expect_normalised({.length = 130, .eps = 0, .kind = kind, .channels = 130}, x, 1e-5, Device::cpu());
+    }
+  }
+}
+
+/// Rows and columns of every length between guard pages.
+TEST(Norm, FoldsOnEveryInstructionSet) {
+  for (const cpu::FoldKernel& k : cpu::fold_kernels()) {
+    for (std::int64_t length = 1; length < 200; length += length < 70 ? 1 : 43) {
+      cpu::Guarded<float> x(length);
+      std::ranges::copy(random_tensor(length, 0.5, 2, 3, DType::f32).values<float>(), x.data());
+      const double sum = std::accumulate(x.span().begin(), x.span().end(), 0.0);
+      EXPECT_NEAR(k.row[static_cast<int>(cpu::Fold::sum)](x.data(), length, 0, 0), sum, 1e-6);
+      EXPECT_EQ(k.row[static_cast<int>(cpu::Fold::largest)](x.data(), length, -INFINITY, 0),
+                std::ranges::max(x.span()));
+      std::vector<double> sums(static_cast<std::size_t>(length + cpu::FoldKernel::slack));
+      const std::vector<float> below(sums.size());
+      const std::array<const float*, 2> twice = {x.data(), x.data()};
+      k.columns[static_cast<int>(cpu::Fold::sum)](twice, length, sums.data(), below.data());
+      for (std::size_t i = 0; i < x.span().size(); ++i) ASSERT_NEAR(sums[i], 2 * static_cast<double>(x[i]), 1e-6);
     }
   }
 }

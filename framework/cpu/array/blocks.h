@@ -8,7 +8,7 @@
 #include "lamina/tensor/dtype.h"
 
 /// A few hundred elements at a time, in the L1 cache, of any dtype on their way to and from the types that are computed
-/// in: float, double, int64_t and uint64_t.
+/// in: float, double, int64_t, uint64_t and uint8_t.
 namespace lamina::cpu {
 
 /// Elements of T in a block.
@@ -25,6 +25,10 @@ void gather(const std::byte* from, const std::int64_t* places, std::int64_t coun
 /// The same of elements [first, first + count) of a walk over several arrays, of which this is `array`.
 void gather(std::span<const detail::WalkAxis> axes, std::size_t array, const std::byte* from, std::int64_t first,
             std::int64_t count, std::size_t size, std::byte* to);
+
+/// to[c * to_pitch + r] = from[r * from_pitch + c] of elements of `size` bytes.
+void turn(const std::byte* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns, std::byte* to,
+          std::int64_t to_pitch, std::size_t size);
 
 /// Conversions are those of PointwiseProblem: floats to nearest even, whole numbers to fewer bits by dropping the upper
 /// ones, floats to whole numbers towards zero and saturating, NaN to 0.

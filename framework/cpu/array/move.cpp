@@ -1,6 +1,7 @@
 #include "lamina/cpu/array/array.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
@@ -20,11 +21,12 @@ constexpr std::int64_t chunk = 16384;
 // Shorter runs on average are found faster in the table, element by element.
 constexpr std::int64_t shortest_run = 8;
 
-// Input elements that are read together where axes are swapped: a cache line of f32.
+// Input elements that are read together where axes are swapped, at least: a cache line of f32.
 constexpr std::int64_t side = 16;
 
 using Axis = MoveProblem::Axis;
 
+bool has_stride(const Axis& axis) { return axis.offsets.empty(); }
 std::int64_t offset_of(const Axis& axis, std::int64_t i) {
   return axis.offsets.empty() ? i * axis.stride : axis.offsets[static_cast<std::size_t>(i)];
 }
@@ -91,13 +93,45 @@ class Move {
 
   detail::MovePlan plan_;
   std::size_t size_;
-  std::vector<Run> runs_;  // of the innermost axis
-  int turned_ = -1;        // an outer axis along which input elements are neighbours, where the innermost's are not
+  /// An axis of runs that lie side by side in both arrays, and elements from one to the next in either.
+  struct Apart {
+    std::int64_t extent, from, to;
+  };
+  void copy_runs(const std::byte* from, std::byte* to, ThreadPool& pool) const;
+
+  std::vector<Run> runs_;     // of the innermost axis
+  std::vector<Apart> apart_;  // the axes around a run, if that is all there is, in the order in which they are read
+  int turned_ = -1;           // an outer axis along which input elements are neighbours, where the innermost's are not
 };
 
 Move::Move(const detail::MovePlan& plan, std::size_t element_size) : plan_(plan), size_(element_size) {
   join_short_axes();
   find_runs();
+  if (plan_.outside || plan_.axes.back().stride != 1 || !std::ranges::all_of(plan_.axes, has_stride)) return;
+  std::int64_t pitch = 1;
+  for (std::size_t axis = plan_.axes.size(); axis-- > 0; pitch *= plan_.axes[axis].extent) {
+    const Axis& a = plan_.axes[axis];
+    if (axis + 1 < plan_.axes.size()) apart_.push_back({a.extent, a.stride, pitch});
+  }
+  std::ranges::stable_sort(apart_, {}, [](const Apart& axis) { return std::abs(axis.from); });
+}
+
+void Move::copy_runs(const std::byte* from, std::byte* to, ThreadPool& pool) const {
+  const auto size = static_cast<std::int64_t>(size_), width = plan_.axes.back().extent;
+  const std::int64_t steps = apart_[0].extent, runs = plan_.count / width,
+                     each = std::max<std::int64_t>(1, chunk / width);
+  pool.parallel_for(detail::ceil_div(runs, each), [&](std::int64_t task, int) {
+    for (std::int64_t run = task * each, end = std::min(runs, run + each); run < end;) {
+      std::int64_t i = run % steps, source = plan_.base, target = 0, left = run;
+      for (const Apart& axis : apart_) {
+        source += left % axis.extent * axis.from, target += left % axis.extent * axis.to;
+        left /= axis.extent;
+      }
+      for (; i < steps && run < end; ++i, ++run, source += apart_[0].from, target += apart_[0].to) {
+        std::memcpy(to + target * size, from + source * size, static_cast<std::size_t>(width * size));
+      }
+    }
+  });
 }
 
 /// A short innermost axis and the one around it are one with a table: the channels of a pixel that are shuffled.
@@ -126,9 +160,10 @@ void Move::find_runs() {
   if (inner.offsets.empty()) {
     runs_ = {{0, inner.extent, 0, inner.stride, false}};
     if (inner.stride == 0 || inner.stride == 1) return;
+    if (!std::ranges::all_of(plan_.axes, has_stride)) return;
     for (std::size_t axis = 0; axis + 1 < plan_.axes.size(); ++axis) {
       const Axis& outer = plan_.axes[axis];
-      if (outer.offsets.empty() && outer.stride == 1 && outer.extent >= side / 4) turned_ = static_cast<int>(axis);
+      if (outer.stride == 1 && outer.extent >= side / 4) turned_ = static_cast<int>(axis);
     }
     return;
   }
@@ -174,33 +209,24 @@ void Move::turn(const std::byte* from, std::byte* to, ThreadPool& pool) const {
   std::int64_t pitch = 1;
   for (std::size_t axis = turned + 1; axis < plan_.axes.size(); ++axis) pitch *= plan_.axes[axis].extent;
   std::vector<Axis> others = plan_.axes;
-  others[turned] = {.extent = detail::ceil_div(plan_.axes[turned].extent, side), .stride = side};
+  const auto size = static_cast<std::int64_t>(size_);
+  const std::int64_t step = std::max({side, 64 / size, 2048 / inner.extent / side * side});  // a cache line
+  others[turned] = {.extent = detail::ceil_div(plan_.axes[turned].extent, step), .stride = step};
   const std::size_t places = others.size() - 1;
   const std::int64_t tasks = plan_.count / plan_.axes[turned].extent / inner.extent * others[turned].extent;
   pool.parallel_for(tasks, [&](std::int64_t task, int) {
     const Place place(others, places, task);
     std::int64_t target = 0;  // of the first element in the output
     for (std::size_t axis = 0; axis < places; ++axis) {
-      target = target * plan_.axes[axis].extent + place.at(axis) * (axis == turned ? side : 1);
+      target = target * plan_.axes[axis].extent + place.at(axis) * (axis == turned ? step : 1);
     }
     target *= inner.extent;
-    const std::int64_t width = std::min(side, plan_.axes[turned].extent - place.at(turned) * side);
-    const auto size = static_cast<std::int64_t>(size_);
-    for (std::int64_t j = 0; j < width; ++j) {
-      std::byte* const row = to + (target + j * pitch) * size;
-      if (place.outside()) {
-        gather(reinterpret_cast<const std::byte*>(&plan_.fill), 0, inner.extent, size_, row);
-      }
-    }
-    if (place.outside()) return;
+    const std::int64_t width = std::min(step, plan_.axes[turned].extent - place.at(turned) * step);
     // Of so many input lines at a time that they stay in the L1 cache until the last of their elements is taken.
     constexpr std::int64_t lines = 128;
     for (std::int64_t i = 0; i < inner.extent; i += lines) {
-      const std::int64_t count = std::min(lines, inner.extent - i);
-      for (std::int64_t j = 0; j < width; ++j) {
-        gather(from + (plan_.base + place.offset() + i * inner.stride + j) * size, inner.stride, count, size_,
-               to + (target + j * pitch + i) * size);
-      }
+      cpu::turn(from + (plan_.base + place.offset() + i * inner.stride) * size, inner.stride,
+                std::min(lines, inner.extent - i), width, to + (target + i) * size, pitch, size_);
     }
   });
 }
@@ -210,20 +236,20 @@ void Move::operator()(const Tensor& input, Tensor& output, ThreadPool& pool) con
   auto* to = static_cast<std::byte*>(output.raw());
   if (plan_.count == 0) return;
   if (turned_ >= 0 && !plan_.outside) return turn(from, to, pool);
+  if (!apart_.empty()) return copy_runs(from, to, pool);
   const std::int64_t width = plan_.axes.back().extent, size = static_cast<std::int64_t>(size_);
   pool.parallel_for(detail::ceil_div(plan_.count, chunk), [&](std::int64_t task, int) {
     const std::int64_t end = std::min(plan_.count, (task + 1) * chunk);
-    std::int64_t first = task * chunk;
-    Place place(plan_.axes, plan_.axes.size() - 1, first / width);
-    while (first < end) {
-      const std::int64_t column = first % width, count = std::min(end - first, width - column);
+    std::int64_t first = task * chunk, column = first % width;
+    for (Place place(plan_.axes, plan_.axes.size() - 1, first / width); first < end; place.next()) {
+      const std::int64_t count = std::min(end - first, width - column);
+      const std::byte* const source = from + (plan_.base + place.offset()) * size;
       if (place.outside() || plan_.outside) {
         gather(reinterpret_cast<const std::byte*>(&plan_.fill), 0, count, size_, to + first * size);
       } else {
-        row(from + (plan_.base + place.offset()) * size, column, column + count, to + first * size);
+        row(source, column, column + count, to + first * size);
       }
-      first += count;
-      place.next();
+      first += count, column = 0;
     }
   });
 }

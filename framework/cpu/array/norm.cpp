@@ -1,7 +1,5 @@
 // Norms over threads: rows one after the other, or images channels last.
 
-#include "lamina/cpu/array/norm_rows.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -9,6 +7,9 @@
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/array/array.h"
+#include "lamina/cpu/array/blocks.h"
+#include "lamina/cpu/array/fold.h"
+#include "lamina/cpu/conv2d/row_epilogue.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/constants.h"
 
@@ -17,15 +18,36 @@ namespace {
 
 using namespace tables;
 
+constexpr std::int64_t most = block<float>;
+
 const std::byte* bytes_at(const Tensor& tensor, std::int64_t element) {
-  return static_cast<const std::byte*>(tensor.raw()) + static_cast<std::size_t>(element) * size_of(tensor.dtype());
+  return static_cast<const std::byte*>(tensor.raw()) + element * static_cast<std::int64_t>(size_of(tensor.dtype()));
 }
 
-NormRowsKernel::End end_at(const RowEpilogue& epilogue, std::span<const Tensor> inputs, Tensor& output,
-                           std::int64_t element) {
-  return {.output = const_cast<std::byte*>(bytes_at(output, element)),
-          .residual = inputs.size() > 1 ? bytes_at(inputs[1], element) : nullptr,
-          .epilogue = &epilogue};
+/// As floats, where they are or in `space`.
+const float* floats_at(const Tensor& tensor, std::int64_t element, std::int64_t count, float* space) {
+  const std::byte* const from = bytes_at(tensor, element);
+  if (tensor.dtype() == DType::f32) return reinterpret_cast<const float*>(from);
+  load(tensor.dtype(), from, space, count);
+  return space;
+}
+
+/// Calls compute(where to) for up to `most` elements of the output, and applies the epilogue's chain to them.
+template <class F>
+void finish(const RowEpilogue& epilogue, std::span<const Tensor> inputs, Tensor& output, std::int64_t element,
+            std::int64_t count, const F& compute) {
+  alignas(64) float values[most], residual[most];
+  auto* const target = const_cast<std::byte*>(bytes_at(output, element));
+  float* const to = output.dtype() == DType::f32 ? reinterpret_cast<float*>(target) : values;
+  compute(to);
+  if (!epilogue.rest.empty()) {
+    apply_rest(epilogue, inputs.size() > 1 ? floats_at(inputs[1], element, count, residual) : nullptr, to, count);
+  }
+  if (to == values) store(output.dtype(), values, target, count);
+}
+
+RowEpilogue epilogue_of(const NormProblem& problem, const Preparation& p) {
+  return {.rest = problem.epilogue.chain, .functions = &best_kernel(apply_kernels(), p.device)};
 }
 
 /// A number for each of the channels of an image, of a problem's factors or summands.
@@ -35,31 +57,67 @@ Tensor of_channels(const Tensor& numbers, std::int64_t channels, float otherwise
                               : Tensor::from(std::vector(static_cast<std::size_t>(channels), otherwise), {channels}));
 }
 
+double folded(const FoldKernel& kernel, Fold fold, const Tensor& input, std::int64_t first, std::int64_t count,
+              float below) {
+  alignas(64) float space[most];
+  double sum = 0;
+  for (std::int64_t i = 0, here = 0; i < count; i += here) {
+    here = input.dtype() == DType::f32 ? count : std::min(most, count - i);
+    sum = kernel.row[static_cast<int>(fold)](floats_at(input, first + i, here, space), here, sum, below);
+  }
+  return sum;
+}
+
+/// What the row from element `first` on is normalised by; `scale` is a power of two without which the factor were
+/// hardly a float.
+Scaling scaling_of(const FoldKernel& kernel, const NormProblem& problem, const Tensor& input, std::int64_t first) {
+  const auto count = static_cast<double>(problem.length);
+  const bool centred = problem.kind == NormKind::centred, of_mean = problem.kind == NormKind::mean;
+  const double mean = centred || of_mean ? folded(kernel, Fold::sum, input, first, problem.length, 0) / count : 0;
+  const float near = centred ? static_cast<float>(mean) : 0;
+  const double rest = centred ? mean - static_cast<double>(near) : 0;
+  const double squares = of_mean ? 0 : folded(kernel, Fold::squares, input, first, problem.length, near);
+  const double factor = of_mean                            ? 1 / (mean + problem.eps)
+                        : problem.kind == NormKind::length ? 1 / std::max(std::sqrt(squares), problem.eps)
+                                                           : 1 / std::sqrt(squares / count - rest * rest + problem.eps);
+  const double scale = std::abs(factor) < 0x1p-60 ? 0x1p-70 : std::abs(factor) > 0x1p60 ? 0x1p70 : 1;
+  return {.scale = static_cast<float>(scale),
+          .mean = static_cast<float>(static_cast<double>(near) * scale),
+          .rest = static_cast<float>(rest * scale),
+          .factor = static_cast<float>(factor / scale)};
+}
+
 /// Inputs: what is normalised, and what the epilogue adds.
-void norm_rows(const NormRowsKernel& kernel, const NormProblem& problem, const RowEpilogue& epilogue,
+void norm_rows(const FoldKernel& kernel, const NormProblem& problem, const RowEpilogue& epilogue,
                std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) {
   // Elements of a task: long enough to hide the hand-out, short enough to balance.
   constexpr std::int64_t chunk = 8192;
   if (output.numel() == 0) return;
   const std::int64_t length = problem.length, rows = inputs[0].numel() / length;
   const std::int64_t step = std::max<std::int64_t>(chunk / length, 1);
-  const auto values = [](const Tensor& tensor) {
-    return tensor.defined() ? static_cast<const float*>(tensor.raw()) : nullptr;
-  };
+  const float *const scale = floats(problem.scale), *const shift =
+                                                        problem.shift.defined() ? floats(problem.shift) : nullptr;
+  const bool planes = problem.inner > 1 || problem.channels == 1;
   pool.parallel_for(detail::ceil_div(rows, step), [&](std::int64_t task, int) {
-    const std::int64_t first = task * step;
-    const NormRowsKernel::Rows some = {.input = bytes_at(inputs[0], first * length),
-                                       .scale = values(problem.scale),
-                                       .shift = values(problem.shift),
-                                       .end = end_at(epilogue, inputs, output, first * length),
-                                       .first = first,
-                                       .rows = std::min(step, rows - first),
-                                       .length = length,
-                                       .inner = problem.inner,
-                                       .channels = problem.channels,
-                                       .eps = static_cast<float>(problem.eps),
-                                       .kind = problem.kind};
-    output.dtype() == DType::bf16 ? kernel.bf16(some) : kernel.f32(some);
+    alignas(64) float space[most];
+    for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
+      const Scaling of_row = scaling_of(kernel, problem, inputs[0], row * length);
+      for (std::int64_t element = row * length, run = 0; element < (row + 1) * length; element += run) {
+        const std::int64_t channel = element / problem.inner % problem.channels;
+        run = std::min(most, (row + 1) * length - element);
+        if (planes && problem.channels > 1) run = std::min(run, problem.inner - element % problem.inner);
+        if (!planes) run = std::min(run, problem.channels - channel);
+        Scaling scaling = of_row;
+        if (planes) {
+          scaling.factor *= scale[channel], scaling.shift = shift == nullptr ? 0 : shift[channel];
+        } else {
+          scaling.by = scale + channel, scaling.plus = shift == nullptr ? nullptr : shift + channel;
+        }
+        finish(epilogue, inputs, output, element, run, [&](float* to) {
+          kernel.scaled(scaling, 1, run, floats_at(inputs[0], element, run, space), run, to, run);
+        });
+      }
+    }
   });
 }
 
@@ -71,7 +129,7 @@ class NormPixels {
   void operator()(std::span<const Tensor> inputs, Tensor& output, void* workspace, ThreadPool& pool) const;
 
  private:
-  const NormRowsKernel* kernel_;
+  const FoldKernel* kernel_;
   RowEpilogue epilogue_;
   std::int64_t images_, channels_, pixels_, group_;  // `group_`: channels of one
   std::int64_t piece_;                               // pixels that are summed up at a time
@@ -81,8 +139,8 @@ class NormPixels {
 };
 
 NormPixels::NormPixels(const NormProblem& problem, const Preparation& p)
-    : kernel_(&best_kernel(norm_rows_kernels(), p.device)),
-      epilogue_(row_epilogue(problem.epilogue, p.device)),
+    : kernel_(&best_kernel(fold_kernels(), p.device)),
+      epilogue_(epilogue_of(problem, p)),
       images_(p.input().shape[0]),
       channels_(p.input().shape[1]),
       pixels_(p.input().shape[2] * p.input().shape[3]),
@@ -104,16 +162,33 @@ void NormPixels::operator()(std::span<const Tensor> inputs, Tensor& output, void
   auto* const sums = static_cast<double*>(workspace);  // first values, differences, squares [images, pieces, channels]
   auto* const factors =
       reinterpret_cast<float*>(sums + 3 * all);  // means, rests, factors [images, channels], then those of images
-  const auto piece = [&](std::int64_t task) {
-    const std::int64_t image = task / pieces, first = task % pieces * piece_;
-    return std::pair(NormRowsKernel::Pixels{bytes_at(inputs[0], (image * pixels_ + first) * channels_),
-                                            std::min(piece_, pixels_ - first), channels_},
-                     (image * pixels_ + first) * channels_);
-  };
-  const bool bf16 = output.dtype() == DType::bf16;
+  const auto pixel_of = [&](std::int64_t task) { return task / pieces * pixels_ + task % pieces * piece_; };
+  const auto pixels_of = [&](std::int64_t task) { return std::min(piece_, pixels_ - task % pieces * piece_); };
   pool.parallel_for(images_ * pieces, [&](std::int64_t task, int) {
-    double* const at = sums + task * channels_;
-    (bf16 ? kernel_->sums_of_bf16 : kernel_->sums_of_f32)(piece(task).first, {at, at + all, at + 2 * all});
+    constexpr std::int64_t lines = 8, width = 512;
+    for (std::int64_t channel = 0; channel < channels_; channel += width) {
+      const std::int64_t count = std::min(width, channels_ - channel), pixel = pixel_of(task),
+                         end = pixel + pixels_of(task);
+      float space[lines][width], first[width + FoldKernel::slack];
+      double sum[width + FoldKernel::slack] = {}, squares[width + FoldKernel::slack] = {};
+      const auto line = [&](std::int64_t at, float* to) {
+        return floats_at(inputs[0], at * channels_ + channel, count, to);
+      };
+      std::copy_n(line(pixel, space[0]), count, first);
+      for (std::int64_t i = pixel; i < end; i += lines) {
+        const float* from[lines];
+        const auto some = static_cast<std::size_t>(std::min(lines, end - i));
+        for (std::size_t k = 0; k < some; ++k) from[k] = line(i + static_cast<std::int64_t>(k), space[k]);
+        kernel_->columns[static_cast<int>(Fold::sum)]({from, some}, count, sum, first);
+        kernel_->columns[static_cast<int>(Fold::squares)]({from, some}, count, squares, first);
+      }
+      double* const at = sums + task * channels_ + channel;
+      for (std::int64_t c = 0; c < count; ++c) {
+        at[c] = static_cast<double>(first[c]);
+        at[c + all] = sum[c] - static_cast<double>(end - pixel) * at[c];
+        at[c + 2 * all] = squares[c];
+      }
+    }
   });
   const std::int64_t groups = channels_ / group_;
   pool.parallel_for(images_ * groups, [&](std::int64_t task, int) {
@@ -144,28 +219,39 @@ void NormPixels::operator()(std::span<const Tensor> inputs, Tensor& output, void
     }
   });
   pool.parallel_for(images_ * pieces, [&](std::int64_t task, int) {
-    const auto [pixels, first] = piece(task);
-    const float* const of = factors + task / pieces * channels_;
-    (bf16 ? kernel_->scaled_bf16 : kernel_->scaled_f32)(pixels, {of, of + values, of + 2 * values, floats(shift_)},
-                                                        end_at(epilogue_, inputs, output, first));
+    const std::int64_t width = std::min(channels_, most), height = most / width;
+    alignas(64) float space[most];
+    for (std::int64_t channel = 0; channel < channels_; channel += width) {
+      const std::int64_t count = std::min(width, channels_ - channel), pixel = pixel_of(task),
+                         end = pixel + pixels_of(task);
+      const float* const of = factors + task / pieces * channels_ + channel;
+      const Scaling scaling = {
+          .by = of + 2 * values, .plus = floats(shift_) + channel, .less = of, .rest_of = of + values};
+      for (std::int64_t i = pixel; i<end; i += channels_> width ? 1 : height) {
+        const std::int64_t rows = channels_ > width ? 1 : std::min(height, end - i), element = i * channels_ + channel;
+        finish(epilogue_, inputs, output, element, rows * count, [&](float* to) {
+          kernel_->scaled(scaling, rows, count, floats_at(inputs[0], element, rows * count, space), count, to, count);
+        });
+      }
+    }
   });
 }
 
 NormProblem with_constants(NormProblem problem) {
-  problem.scale = detail::constant(problem.scale), problem.shift = detail::constant(problem.shift);
+  problem.scale = of_channels(problem.scale, problem.channels, 1);
+  problem.shift = detail::constant(problem.shift);
   return problem;
 }
 
 }  // namespace
 
 std::unique_ptr<Operator> prepare_norm(const NormProblem& problem, const Preparation& p) {
-  const NormRowsKernel& kernel = best_kernel(norm_rows_kernels(), p.device);
-  return make_operator(
-      detail::concat("rows, ", name(kernel.set)),
-      [problem = with_constants(problem), &kernel, epilogue = row_epilogue(problem.epilogue, p.device)](
-          Inputs inputs, Outputs outputs, const Execution& execution) {
-        norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
-      });
+  const FoldKernel& kernel = best_kernel(fold_kernels(), p.device);
+  return make_operator(detail::concat("rows, ", name(kernel.set)),
+                       [problem = with_constants(problem), &kernel, epilogue = epilogue_of(problem, p)](
+                           Inputs inputs, Outputs outputs, const Execution& execution) {
+                         norm_rows(kernel, problem, epilogue, inputs, outputs[0], *execution.pool);
+                       });
 }
 
 std::unique_ptr<Operator> prepare_norm_of_pixels(const NormProblem& problem, const Preparation& p) {

@@ -10,6 +10,8 @@
 #define HWY_TARGET_INCLUDE "lamina/cpu/array/pointwise.cpp"
 #include "lamina/cpu/simd_targets.h"
 
+#include <hwy/contrib/math/math-inl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,38 +19,26 @@
 #include "lamina/cpu/array/pointwise.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/vector_math-inl.h"
-#include "lamina/cpu/vector_math.h"
 #include "lamina/cpu/vectors-inl.h"
 
 LAMINA_SIMD_BEGIN(lamina::cpu);
-
-template <class T>
-bool is_nan(T v) {
-  return v != v;
-}
 
 /// The lesser and the greater of two, NaN if one is.
 template <class T>
 T lesser(T v, T x) {
   const T one = v < x ? v : x;  // x, if either is NaN
-  return is_nan(v) ? v : one;
+  return v != v ? v : one;
 }
 template <class T>
 T greater(T v, T x) {
   const T one = v > x ? v : x;
-  return is_nan(v) ? v : one;
+  return v != v ? v : one;
 }
 
-template <class T>
-T clipped(T v, T low, T high) {
-  return lesser(greater(v, low), high);
-}
-
-/// The same between two numbers that are not NaN.
-template <class T>
-T bounded(T v, T low, T high) {
-  const T above = v < low ? low : v;
-  return above > high ? high : above;
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vector_clip(D, V v, V low, V high) {
+  const V above = hn::IfThenElse(hn::IsNaN(low), low, vector_max(low, v));
+  return hn::IfThenElse(hn::IsNaN(high), high, vector_min(high, above));
 }
 
 /// The remainder with the divisor's sign, as Python's.
@@ -58,59 +48,64 @@ T modulo(T v, T x) {
   return rest != T{0} && (rest < T{0}) != (x < T{0}) ? rest + x : rest;
 }
 
+template <class T>
+T sigmoid_of(T x) {
+  const T e = std::exp(-std::abs(x));
+  return (x < T{0} ? e : T{1}) / (T{1} + e);
+}
+
 /// x tanh(log(1 + e^x)), the exponential of what is not positive.
 template <class T>
 T mish(T v) {
-  const T e = exp_of(-std::abs(v)), below = e * (e + T{2}), above = T{1} + T{2} * e;
+  const T e = std::exp(-std::abs(v)), below = e * (e + T{2}), above = T{1} + T{2} * e;
   return v * (v < T{0} ? below / (below + T{2}) : above / (above + T{2} * e * e));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> vector_mish(D d, hn::Vec<D> v) {
+  const auto one = hn::Set(d, 1.0f), two = hn::Set(d, 2.0f);
+  const auto e = exp_below_89(d, hn::Or(v, hn::Set(d, -0.0f))), square = hn::Mul(e, hn::Add(e, two));
+  const auto negative = hn::Lt(v, hn::Zero(d));
+  const auto above = hn::MulAdd(two, e, one), part = hn::IfThenElse(negative, square, above);
+  return hn::Mul(v, divided(d, part, hn::Add(part, hn::IfThenElse(negative, two, hn::Mul(two, hn::Mul(e, e))))));
+}
+
+/// What gelu_tanh is x times the sigmoid of: 2 sqrt(2 / pi) (x + 0.044715 x^3).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V tanh_argument(D d, V v) {
+  const auto a = hn::Set(d, 0.071354816272600254f), b = hn::Set(d, 1.5957691216057307117f);
+  return hn::Mul(v, hn::MulAdd(hn::Mul(v, v), a, b));
 }
 
 /// x times the normal distribution's integral up to x, whose small values are not differences of large ones.
 template <class T>
 T gelu(T v) {
-  const T tail = T(0.5) * erfc_of(std::abs(v) * T(0.70710678118654752440));
+  const T tail = T(0.5) * std::erfc(std::abs(v) * T(0.70710678118654752440));
   return v * (v < T{0} ? tail : T{1} - tail);
-}
-
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
-template <class T>
-T gelu_tanh(T v) {
-  return v * sigmoid_of(v * (T(1.5957691216057307117) + T(0.071354816272600254) * v * v));
-}
-
-template <class T>
-T logistic_log(T v) {
-  return (v > T{0} ? v : T{0}) + log1p_of(exp_of(-std::abs(v)));
-}
-
-template <class T>
-T elu(T v, T alpha) {
-  const T below = alpha * expm1_of(v);
-  return v > T{0} ? v : below;
-}
-
-template <class T>
-T celu(T v, T alpha) {
-  const T below = alpha * expm1_of(v / alpha);
-  return v > T{0} ? v : below;
 }
 
 template <class T>
 T shrunk(T v, T bias, T lambda) {
   const T negative = v < -lambda ? v + bias : T{0}, positive = v > lambda ? v - bias : negative;
-  return is_nan(v) ? v : positive;
+  return v != v ? v : positive;
 }
 
 /// The lowest of all for NaN.
 template <class T>
 T quantized(T v, T scale, T zero_point) {
   const T q = std::rint(v / scale) + zero_point;
-  return is_nan(q) ? -std::numeric_limits<T>::infinity() : q;
+  return q != q ? -std::numeric_limits<T>::infinity() : q;
 }
 
-template <class T>
-T power(T v, T x) {
-  return std::pow(v, x);
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vector_quantize(D d, V v, V scale, V zero_point) {
+  const V q = hn::Add(hn::Round(hn::Div(v, scale)), zero_point);
+  return hn::IfThenElse(hn::IsNaN(q), hn::Neg(hn::Inf(d)), q);
+}
+
+/// v, or alpha (exp(x) - 1) where it is not positive.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vector_elu(D d, V v, V x, V alpha) {
+  return hn::IfThenElse(hn::Gt(v, hn::Zero(d)), v, hn::Mul(alpha, vector_expm1(d, x)));
 }
 
 template <class T, class F>
@@ -118,21 +113,32 @@ void each(const StepOperands<T>& o, T* __restrict output, std::int64_t count, F 
   for (std::int64_t i = 0; i < count; ++i) output[i] = static_cast<T>(f(o.value[i], o.x[i], o.y[i]));
 }
 
-/// The same with f(d, vector): of floats, where there are vectors; `g` of others.
+/// Of floats f(d, vectors); of doubles g.
 template <class F, class G>
-void each_vector(const StepOperands<float>& o, float* output, std::int64_t count, F f, G g) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
-  (void)g;
-  for_vectors(count,
-              [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(f(d, hn::LoadU(d, o.value + i)), d, output + i); });
-#else
-  (void)f;
-  each(o, output, count, g);
-#endif
+void each_vector(StepOperands<float> o, float* output, std::int64_t count, F f, G) {
+  for_vectors(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    hn::StoreU(f(d, hn::LoadU(d, o.value + i), hn::LoadU(d, o.x + i), hn::LoadU(d, o.y + i)), d, output + i);
+  });
 }
 template <class F, class G>
 void each_vector(const StepOperands<double>& o, double* output, std::int64_t count, F, G g) {
   each(o, output, count, g);
+}
+
+/// The same where f is right from `low` to `high`: vectors with an element outside are g's.
+template <class T, class F, class G>
+void each_between(T low, T high, const StepOperands<T>& o, T* output, std::int64_t count, F f, G g) {
+  each_vector(
+      o, output, count,
+      [&](auto d, auto v, auto, auto) HWY_ATTR {
+        if (HWY_LIKELY(hn::AllTrue(d, hn::And(hn::Ge(v, hn::Set(d, low)), hn::Le(v, hn::Set(d, high))))))
+          return f(d, v);
+        HWY_ALIGN float lane[lanes];
+        hn::StoreU(v, d, lane);
+        for (int i = 0; i < lanes_of(d); ++i) lane[i] = g(lane[i], lane[i], lane[i]);
+        return hn::LoadU(d, lane);
+      },
+      g);
 }
 
 template <class T>
@@ -141,89 +147,91 @@ bool all_are(const T* x, std::int64_t count, T number) {
 }
 
 // clang-format off
+#define EACH(number) each(o, output, n, [](T v, [[maybe_unused]] T x, [[maybe_unused]] T y) { return number; })
+#define VECTORS(vector, number) each_vector(o, output, n,                                                        \
+    [](auto d, auto v, [[maybe_unused]] auto x, [[maybe_unused]] auto y) HWY_ATTR { return vector; },            \
+    [](T v, [[maybe_unused]] T x, [[maybe_unused]] T y) { return number; })
+#define BETWEEN(low, high, vector, number) each_between(T(low), T(high), o, output, n,                           \
+    [](auto d, auto v) HWY_ATTR { return vector; }, [](T v, T, T) { return number; })
 template <class T>
 void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::int64_t n) {
   switch (function) {
-    case Pointwise::relu: return each(o, output, n, [](T v, T, T) { return v < T{0} ? T{0} : v; });
-    case Pointwise::sigmoid:
-      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_sigmoid(d, v); },
-                         [](T v, T, T) { return sigmoid_of(v); });
-    case Pointwise::tanh: return each(o, output, n, [](T v, T, T) { return tanh_of(v); });
-    case Pointwise::exp:
-      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_exp(d, v); },
-                         [](T v, T, T) { return exp_of(v); });
-    case Pointwise::log: return each(o, output, n, [](T v, T, T) { return std::log(v); });
-    case Pointwise::sqrt: return each(o, output, n, [](T v, T, T) { return std::sqrt(v); });
-    case Pointwise::rsqrt: return each(o, output, n, [](T v, T, T) { return T{1} / std::sqrt(v); });
-    case Pointwise::reciprocal: return each(o, output, n, [](T v, T, T) { return T{1} / v; });
-    case Pointwise::abs: return each(o, output, n, [](T v, T, T) { return std::abs(v); });
-    case Pointwise::neg: return each(o, output, n, [](T v, T, T) { return -v; });
-    case Pointwise::sign:
-      return each(o, output, n, [](T v, T, T) { return v > T{0} ? T{1} : v < T{0} ? T{-1} : v; });
-    case Pointwise::erf: return each(o, output, n, [](T v, T, T) { return erf_of(v); });
-    case Pointwise::floor: return each(o, output, n, [](T v, T, T) { return std::floor(v); });
-    case Pointwise::ceil: return each(o, output, n, [](T v, T, T) { return std::ceil(v); });
-    case Pointwise::round: return each(o, output, n, [](T v, T, T) { return std::rint(v); });
-    case Pointwise::silu:
-      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return hn::Mul(v, vector_sigmoid(d, v)); },
-                         [](T v, T, T) { return v * sigmoid_of(v); });
-    case Pointwise::mish: return each(o, output, n, [](T v, T, T) { return mish(v); });
-    case Pointwise::gelu:
-      return each_vector(o, output, n, [](auto d, auto v) HWY_ATTR { return vector_gelu(d, v); },
-                         [](T v, T, T) { return gelu(v); });
-    case Pointwise::gelu_tanh: return each(o, output, n, [](T v, T, T) { return gelu_tanh(v); });
-    case Pointwise::softplus: return each(o, output, n, [](T v, T, T) { return logistic_log(v); });
-    case Pointwise::softsign: return each(o, output, n, [](T v, T, T) { return v / (T{1} + std::abs(v)); });
+    case Pointwise::relu: return EACH(v < T{0} ? T{0} : v);
+    case Pointwise::sigmoid: return VECTORS(vector_sigmoid(d, v), sigmoid_of(v));
+    case Pointwise::tanh: return VECTORS(vector_tanh(d, v), std::tanh(v));
+    case Pointwise::exp: return VECTORS(vector_exp(d, v), std::exp(v));
+    case Pointwise::log: return BETWEEN(1e-37, 3e38, hn::Log(d, v), std::log(v));
+    case Pointwise::sqrt: return EACH(std::sqrt(v));
+    case Pointwise::rsqrt: return EACH(T{1} / std::sqrt(v));
+    case Pointwise::reciprocal: return EACH(T{1} / v);
+    case Pointwise::abs: return EACH(std::abs(v));
+    case Pointwise::neg: return EACH(-v);
+    case Pointwise::sign: return EACH(v > T{0} ? T{1} : v < T{0} ? T{-1} : v);
+    case Pointwise::erf: return VECTORS(vector_erf(d, v), std::erf(v));
+    case Pointwise::floor: return EACH(std::floor(v));
+    case Pointwise::ceil: return EACH(std::ceil(v));
+    case Pointwise::round: return EACH(std::rint(v));
+    case Pointwise::silu: return VECTORS(hn::Mul(v, vector_sigmoid(d, v)), v * sigmoid_of(v));
+    case Pointwise::mish: return VECTORS(vector_mish(d, v), mish(v));
+    case Pointwise::gelu: return VECTORS(vector_gelu(d, v), gelu(v));
+    case Pointwise::gelu_tanh:
+      return VECTORS(hn::Mul(v, vector_sigmoid(d, tanh_argument(d, v))),
+                     v * sigmoid_of(v * (T(1.5957691216057307117) + T(0.071354816272600254) * v * v)));
+    case Pointwise::softplus:
+      return VECTORS(hn::Add(hn::Log1p(d, exp_below_89(d, hn::Neg(hn::Abs(v)))), vector_max(hn::Zero(d), v)),
+                     (v > T{0} ? v : T{0}) + std::log1p(std::exp(-std::abs(v))));
+    case Pointwise::softsign: return EACH(v / (T{1} + std::abs(v)));
     case Pointwise::hard_swish:
-      return each(o, output, n, [](T v, T, T) { return v * bounded(v * (T{1} / T{6}) + T(0.5), T{0}, T{1}); });
-    case Pointwise::sin: return each(o, output, n, [](T v, T, T) { return std::sin(v); });
-    case Pointwise::cos: return each(o, output, n, [](T v, T, T) { return std::cos(v); });
-    case Pointwise::tan: return each(o, output, n, [](T v, T, T) { return std::tan(v); });
-    case Pointwise::asin: return each(o, output, n, [](T v, T, T) { return std::asin(v); });
-    case Pointwise::acos: return each(o, output, n, [](T v, T, T) { return std::acos(v); });
-    case Pointwise::atan: return each(o, output, n, [](T v, T, T) { return std::atan(v); });
-    case Pointwise::sinh: return each(o, output, n, [](T v, T, T) { return std::sinh(v); });
-    case Pointwise::cosh: return each(o, output, n, [](T v, T, T) { return std::cosh(v); });
-    case Pointwise::asinh: return each(o, output, n, [](T v, T, T) { return std::asinh(v); });
-    case Pointwise::acosh: return each(o, output, n, [](T v, T, T) { return std::acosh(v); });
-    case Pointwise::atanh: return each(o, output, n, [](T v, T, T) { return std::atanh(v); });
-    case Pointwise::is_nan: return each(o, output, n, [](T v, T, T) { return is_nan(v); });
-    case Pointwise::logical_not: return each(o, output, n, [](T v, T, T) { return v == T{0}; });
-    case Pointwise::identity: return each(o, output, n, [](T v, T, T) { return v; });
-    case Pointwise::add: return each(o, output, n, [](T v, T x, T) { return v + x; });
-    case Pointwise::sub: return each(o, output, n, [](T v, T x, T) { return v - x; });
-    case Pointwise::mul: return each(o, output, n, [](T v, T x, T) { return v * x; });
-    case Pointwise::div: return each(o, output, n, [](T v, T x, T) { return v / x; });
+      return VECTORS(hn::Mul(v, clamped(hn::Add(hn::Mul(v, hn::Set(d, 1.0f / 6)), hn::Set(d, 0.5f)), hn::Zero(d),
+                                        hn::Set(d, 1.0f))),
+                     v * lesser(greater(v * (T{1} / T{6}) + T(0.5), T{0}), T{1}));
+    case Pointwise::sin: return BETWEEN(-3.9e4, 3.9e4, hn::Sin(d, v), std::sin(v));
+    case Pointwise::cos: return BETWEEN(-3.9e4, 3.9e4, hn::Cos(d, v), std::cos(v));
+    case Pointwise::tan: return BETWEEN(-3.9e4, 3.9e4, hn::Div(hn::Sin(d, v), hn::Cos(d, v)), std::tan(v));
+    case Pointwise::asin: return VECTORS(hn::Asin(d, v), std::asin(v));
+    case Pointwise::acos: return VECTORS(hn::Acos(d, v), std::acos(v));
+    case Pointwise::atan: return VECTORS(hn::Atan(d, v), std::atan(v));
+    case Pointwise::sinh: return BETWEEN(-80, 80, hn::Sinh(d, v), std::sinh(v));
+    case Pointwise::cosh: return EACH(std::cosh(v));
+    case Pointwise::asinh: return BETWEEN(-1e18, 1e18, hn::Asinh(d, v), std::asinh(v));
+    case Pointwise::acosh: return BETWEEN(1, 1e18, hn::Acosh(d, v), std::acosh(v));
+    case Pointwise::atanh: return BETWEEN(-0.999, 0.999, hn::Atanh(d, v), std::atanh(v));
+    case Pointwise::is_nan: return EACH(v != v ? T{1} : T{0});
+    case Pointwise::logical_not: return EACH(v == T{0} ? T{1} : T{0});
+    case Pointwise::identity: return EACH(v);
+    case Pointwise::add: return EACH(v + x);
+    case Pointwise::sub: return EACH(v - x);
+    case Pointwise::mul: return EACH(v * x);
+    case Pointwise::div: return EACH(v / x);
     case Pointwise::pow:
-      if (all_are(o.x, n, T{2})) return each(o, output, n, [](T v, T, T) { return v * v; });
-      return each(o, output, n, [](T v, T x, T) { return power(v, x); });
-    case Pointwise::min: return each(o, output, n, [](T v, T x, T) { return lesser(v, x); });
-    case Pointwise::max: return each(o, output, n, [](T v, T x, T) { return greater(v, x); });
-    case Pointwise::mod: return each(o, output, n, [](T v, T x, T) { return modulo(v, x); });
-    case Pointwise::fmod: return each(o, output, n, [](T v, T x, T) { return std::fmod(v, x); });
-    case Pointwise::prelu: return each(o, output, n, [](T v, T x, T) { return v < T{0} ? v * x : v; });
-    case Pointwise::elu: return each(o, output, n, [](T v, T x, T) { return elu(v, x); });
-    case Pointwise::celu: return each(o, output, n, [](T v, T x, T) { return celu(v, x); });
-    case Pointwise::thresholded_relu: return each(o, output, n, [](T v, T x, T) { return v <= x ? T{0} : v; });
-    case Pointwise::equal: return each(o, output, n, [](T v, T x, T) { return v == x; });
-    case Pointwise::less: return each(o, output, n, [](T v, T x, T) { return v < x; });
-    case Pointwise::less_equal: return each(o, output, n, [](T v, T x, T) { return v <= x; });
-    case Pointwise::greater: return each(o, output, n, [](T v, T x, T) { return v > x; });
-    case Pointwise::greater_equal: return each(o, output, n, [](T v, T x, T) { return v >= x; });
-    case Pointwise::logical_and: return each(o, output, n, [](T v, T x, T) { return v != T{0} && x != T{0}; });
-    case Pointwise::logical_or: return each(o, output, n, [](T v, T x, T) { return v != T{0} || x != T{0}; });
-    case Pointwise::logical_xor: return each(o, output, n, [](T v, T x, T) { return (v != T{0}) != (x != T{0}); });
-    case Pointwise::clip: return each(o, output, n, [](T v, T x, T y) { return clipped(v, x, y); });
-    case Pointwise::where: return each(o, output, n, [](T v, T x, T y) { return v != T{0} ? x : y; });
+      if (all_are(o.x, n, T{2})) return EACH(v * v);
+      return EACH(std::pow(v, x));
+    case Pointwise::min: return EACH(lesser(v, x));
+    case Pointwise::max: return EACH(greater(v, x));
+    case Pointwise::mod: return EACH(modulo(v, x));
+    case Pointwise::fmod: return EACH(std::fmod(v, x));
+    case Pointwise::prelu: return EACH(v < T{0} ? v * x : v);
+    case Pointwise::elu: return VECTORS(vector_elu(d, v, v, x), v > T{0} ? v : x * std::expm1(v));
+    case Pointwise::celu: return VECTORS(vector_elu(d, v, hn::Div(v, x), x), v > T{0} ? v : x * std::expm1(v / x));
+    case Pointwise::thresholded_relu: return EACH(v <= x ? T{0} : v);
+    case Pointwise::equal: return EACH(v == x ? T{1} : T{0});
+    case Pointwise::less: return EACH(v < x ? T{1} : T{0});
+    case Pointwise::less_equal: return EACH(v <= x ? T{1} : T{0});
+    case Pointwise::greater: return EACH(v > x ? T{1} : T{0});
+    case Pointwise::greater_equal: return EACH(v >= x ? T{1} : T{0});
+    case Pointwise::logical_and: return EACH(v != T{0} && x != T{0} ? T{1} : T{0});
+    case Pointwise::logical_or: return EACH(v != T{0} || x != T{0} ? T{1} : T{0});
+    case Pointwise::logical_xor: return EACH((v != T{0}) != (x != T{0}) ? T{1} : T{0});
+    case Pointwise::clip: return VECTORS(vector_clip(d, v, x, y), lesser(greater(v, x), y));
+    case Pointwise::where: return EACH(v != T{0} ? x : y);
     case Pointwise::hard_sigmoid:
-      return each(o, output, n, [](T v, T x, T y) { return bounded(v * x + y, T{0}, T{1}); });
-    case Pointwise::selu: return each(o, output, n, [](T v, T x, T y) { return y * elu(v, x); });
-    case Pointwise::shrink: return each(o, output, n, [](T v, T x, T y) { return shrunk(v, x, y); });
+      return VECTORS(clamped(hn::Add(hn::Mul(v, x), y), hn::Zero(d), hn::Set(d, 1.0f)),
+                     lesser(greater(v * x + y, T{0}), T{1}));
+    case Pointwise::selu: return VECTORS(hn::Mul(y, vector_elu(d, v, v, x)), y * (v > T{0} ? v : x * std::expm1(v)));
+    case Pointwise::shrink: return EACH(shrunk(v, x, y));
     case Pointwise::is_inf:
-      return each(o, output, n, [](T v, T x, T y) {
-        return std::isinf(v) && (v < T{0} ? x : y) != T{0};
-      });
-    case Pointwise::quantize: return each(o, output, n, [](T v, T x, T y) { return quantized(v, x, y); });
+      return EACH(std::abs(v) == std::numeric_limits<T>::infinity() && (v < T{0} ? x : y) != T{0} ? T{1} : T{0});
+    case Pointwise::quantize: return VECTORS(vector_quantize(d, v, x, y), quantized(v, x, y));
     // Of bits, which floats have no say in.
     case Pointwise::bit_not:
     case Pointwise::bit_and:
@@ -233,15 +241,38 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
     case Pointwise::shift_right: return;
   }
 }
+#undef EACH
+#undef VECTORS
+#undef BETWEEN
 // clang-format on
+
+template <class From, class To>
+void convert(const From* from, To* to, std::int64_t count);
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
+template <class D>
+HWY_INLINE hn::Vec<D> load_floats(D d, const half* from) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(from)));
+}
+template <class D>
+HWY_INLINE void store_floats(D, hn::Vec<D> value, half* to) {
+  const hn::Rebind<hwy::float16_t, D> halves;
+  hn::StoreU(hn::DemoteTo(halves, value), halves, reinterpret_cast<hwy::float16_t*>(to));
+}
+constexpr auto widen_half = convert<half, float>;
+constexpr auto narrow_half = convert<float, half>;
+#else  // Highway's rounding is not IEEE's
+constexpr auto widen_half = nullptr, narrow_half = nullptr;
+#endif
 
 template <class From, class To>
 void convert(const From* from, To* to, std::int64_t count) {
   for_vectors(count, [&](auto d, std::int64_t i) HWY_ATTR { store_floats(d, load_floats(d, from + i), to + i); });
 }
 
-constexpr ApplyKernel kernel = {LAMINA_SIMD_SET, apply_loop<float>, apply_loop<double>, convert<bfloat16, float>,
-                                convert<float, bfloat16>};
+constexpr ApplyKernel kernel = {
+    LAMINA_SIMD_SET,          apply_loop<float>, apply_loop<double>, convert<bfloat16, float>,
+    convert<float, bfloat16>, widen_half,        narrow_half};
 
 LAMINA_SIMD_END;
 

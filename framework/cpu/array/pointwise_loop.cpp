@@ -1,6 +1,8 @@
 #include "lamina/cpu/array/array.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "lamina/base/math.h"
@@ -11,6 +13,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/kernel/rules/reduce_plan.h"
 #include "lamina/kernel/rules/walk.h"
 
 namespace lamina::cpu {
@@ -20,13 +23,43 @@ using namespace tables;
 
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
 constexpr std::int64_t chunk = 16384;
-// Of channels that have factors of their own, and elements that a step of their kernel reads.
-constexpr std::int64_t most_channels = 8192, vectors = 64;
 
 template <class T>
 struct alignas(64) Block {
   T values[static_cast<std::size_t>(block<T>)];
 };
+
+/// Calls f with a number of the type that is computed in.
+template <class F>
+void with_type(DType compute, F f) {
+  switch (compute) {
+    case DType::f64: return f(double{});
+    case DType::i64: return f(std::int64_t{});
+    case DType::u64: return f(std::uint64_t{});
+    case DType::u8: return f(std::uint8_t{});
+    default: return f(float{});
+  }
+}
+
+/// What gives the same results as the problem's type, and is narrower where that can be.
+DType narrowest(const PointwiseProblem& problem, const Preparation& p) {
+  const PointwiseStep step = problem.chain.empty() ? PointwiseStep{Pointwise::identity} : problem.chain.front();
+  if (is_float(problem.compute) || p.has_codes() || problem.chain.size() > 1) return problem.compute;
+  const DType to = p.output().format.dtype;
+  const auto is_short = [](const View& view) { return size_of(view.format.dtype) <= 2; };
+  if (step.function == Pointwise::identity && is_float(to) && std::ranges::all_of(p.inputs, is_short))
+    return DType::f32;
+  // Of bytes the lower bits of a result are all that there is; truth is in any bit.
+  const bool truths = step.function == Pointwise::logical_not ||
+                      (step.function >= Pointwise::logical_and && step.function <= Pointwise::logical_xor);
+  const auto fits = [&](const View& view) {
+    return view.format.dtype == DType::u8 || (truths && view.format.dtype == DType::boolean);
+  };
+  const int operands = describe(step.function).operands;
+  const bool of_inputs = (operands < 2 || step.operand >= 0) && (operands < 3 || step.second >= 0);
+  const bool result = to == DType::u8 || (to == DType::boolean && describe(step.function).truth);
+  return of_inputs && result && std::ranges::all_of(p.inputs, fits) ? DType::u8 : problem.compute;
+}
 
 /// A chain of functions over operands of any dtype that broadcast: block by block they are converted to the type that
 /// is computed in, every step is a loop over the block, and the result is converted as it is stored. What is contiguous
@@ -45,20 +78,26 @@ class PointwiseLoop {
   template <class T>
   class Worker;
 
-  void find_two_codes(const Preparation& preparation);
-  void run_two_codes(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
+  void find_codes(const View& output);
   template <class T>
   void run(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const;
 
+  struct alignas(64) Number {
+    std::byte values[4096] = {};  // a block of it
+    double number = 0;
+  };
+  const Number& number(double number) const {
+    return *std::ranges::find_if(numbers_, [&](const Number& n) { return std::memcmp(&n.number, &number, 8) == 0; });
+  }
+
   PointwiseProblem problem_;
+  DType compute_ = DType::f32;
+  std::vector<Number> numbers_;  // of the chain
   const ApplyKernel* kernel_;
   const CodesKernel* codes_;
   std::vector<Quantization> quantizations_;  // by input, and then the output's
   std::vector<detail::WalkAxis> axes_;
-  std::vector<Kind> kinds_;                  // by input
-  std::optional<TwoCodes> two_;              // all that is done
-  std::size_t whole_ = 0;                    // of its operands, the one of the output's shape
-  std::int64_t image_ = 0, image_step_ = 0;  // elements of the output with the same factors, and of these to the next
+  std::vector<Kind> kinds_;  // by input
 };
 
 PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation& p)
@@ -66,9 +105,22 @@ PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation&
       kernel_(&best_kernel(apply_kernels(), p.device)),
       codes_(&best_kernel(codes_kernels(), p.device)),
       axes_(detail::broadcast_walk(p.output(), p.inputs)) {
-  if (problem_.chain.empty()) problem_.chain.push_back({Pointwise::identity});
+  compute_ = narrowest(problem_, p);
   for (const View& view : p.inputs) quantizations_.push_back(view.quantization);
   quantizations_.push_back(p.output().quantization);
+  std::erase_if(problem_.chain, [](const PointwiseStep& step) { return step.function == Pointwise::identity; });
+  if (compute_ == DType::f32 && !p.has_codes()) find_codes(p.output());
+  const auto fill = [&](double number) {
+    with_type(compute_, [&]<class T>(T) {
+      numbers_.push_back({.number = number});
+      std::fill_n(reinterpret_cast<T*>(numbers_.back().values), block<T>, load_one<T>(number));
+    });
+  };
+  for (const PointwiseStep& step : problem_.chain) {
+    const int operands = describe(step.function).operands;
+    if (operands > 1 && step.operand < 0) fill(step.a);
+    if (operands > 2 && step.second < 0) fill(step.b);
+  }
   for (std::size_t i = 0; i < p.inputs.size(); ++i) {
     const auto is = [&](std::size_t like) {
       return std::ranges::all_of(axes_, [&](const detail::WalkAxis& axis) {
@@ -78,59 +130,21 @@ PointwiseLoop::PointwiseLoop(const PointwiseProblem& problem, const Preparation&
     // Where there is but one element, both are so; that of an empty output is never read.
     kinds_.push_back(is(0) ? Kind::contiguous : is(1) ? Kind::one_for_all : Kind::strided);
   }
-  find_two_codes(p);
 }
 
-/// A sum or product of two arrays, or of one and a factor or addend for each of the channels of an image, that lie side
-/// by side.
-void PointwiseLoop::find_two_codes(const Preparation& p) {
-  const PointwiseChain& chain = problem_.chain;
-  const auto known = [](const View& view) { return detail::is_code(view) && view.quantization.scale < 1e15f; };
-  if (p.inputs.size() != 2 || chain.size() > 2 || chain[0].operand != 1) return;
-  if (!std::ranges::all_of(p.inputs, known) || !known(p.output())) return;
-  const bool product = chain[0].function == Pointwise::mul;
-  const auto bounds = chain.size() == 1 ? detail::Bounds() : detail::clamp_of(chain[1]);
-  if ((!product && chain[0].function != Pointwise::add) || !bounds) return;
-  whole_ = kinds_[0] == Kind::contiguous ? 0 : 1;
-  const std::size_t other = 1 - whole_, rank = axes_.size();
-  if (kinds_[whole_] != Kind::contiguous) return;
-  TwoCodes two = {.product = product, .low = bounds->low, .high = bounds->high};
-  if (kinds_[other] != Kind::contiguous) {  // images, pixels, channels; or, of one image, the last two
-    const auto stride = [&](std::size_t axis) { return axes_[axis].strides[other + 1]; };
-    if (rank < 2 || rank > 3 || stride(rank - 1) != 1 || stride(rank - 2) != 0) return;
-    if (axes_.back().extent > most_channels) return;
-    two.period = axes_.back().extent;
-    image_ = rank == 3 ? axes_[0].strides[0] : p.output().shape.numel();
-    image_step_ = rank == 3 ? stride(0) : 0;
-  }
-  const View &first = p.inputs[whole_], &second = p.inputs[other];
-  two.first_type = first.format.dtype, two.second_type = second.format.dtype, two.type = p.output().format.dtype;
-  two.first_codes = first.quantization, two.second_codes = second.quantization, two.codes = p.output().quantization;
-  two_ = two;
-}
-
-void PointwiseLoop::run_two_codes(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
-  const std::int64_t count = output.numel(), image = two_->period > 0 ? image_ : count;
-  const std::int64_t pieces = detail::ceil_div(image, chunk);
-  pool.parallel_for(image == 0 ? 0 : count / image * pieces, [&](std::int64_t index, int) {
-    const std::int64_t piece = index % pieces * chunk, first = index / pieces * image + piece;
-    const auto at = [&](std::size_t input, std::int64_t element) {
-      return static_cast<const std::byte*>(inputs[input].raw()) + element;
-    };
-    TwoCodes task = *two_;
-    alignas(64) float repeated[most_channels + vectors];
-    if (task.period > 0) {
-      codes_->read(task.second_type, at(1 - whole_, index / pieces * image_step_), task.second_codes, repeated,
-                   task.period);
-      for (std::int64_t i = 0; i < vectors; ++i) repeated[task.period + i] = repeated[i];
-      task.repeated = repeated, task.phase = piece % task.period;
-    } else {
-      task.second = at(1 - whole_, first);
-    }
-    task.first = at(whole_, first), task.output = static_cast<std::byte*>(output.raw()) + first;
-    task.count = std::min(chunk, image - piece);
-    codes_->combine(task);
-  });
+/// A chain that ends with codes of one scale.
+void PointwiseLoop::find_codes(const View& output) {
+  PointwiseChain& chain = problem_.chain;
+  const DType to = output.format.dtype;
+  if (chain.size() < 2 || (to != DType::u8 && to != DType::i8)) return;
+  const PointwiseStep &round = chain[chain.size() - 2], &cut = chain.back();
+  const double low = detail::least_of(to), high = detail::max_of(to), zero_point = round.b;
+  if (round.function != Pointwise::quantize || round.operand >= 0 || round.second >= 0 || !(round.a > 0) ||
+      !(zero_point >= low && zero_point <= high) || zero_point != std::rint(zero_point) ||
+      cut != PointwiseStep{.function = Pointwise::clip, .a = low, .b = high})
+    return;
+  quantizations_.back() = {static_cast<float>(round.a), static_cast<std::int32_t>(zero_point)};
+  chain.resize(chain.size() - 2);
 }
 
 /// One thread's part of a run.
@@ -140,7 +154,7 @@ class PointwiseLoop::Worker {
   Worker(const PointwiseLoop& loop, std::span<const Tensor> inputs, Tensor& output)
       : loop_(loop), inputs_(inputs), output_(output) {
     const auto same = [&](const Tensor& input) { return input.raw() == output.raw(); };
-    direct_ = output.dtype() == dtype_of<T> && std::ranges::none_of(inputs, same);
+    direct_ = (output.dtype() == dtype_of<T> || bytes) && std::ranges::none_of(inputs, same);
   }
 
   void work(std::int64_t begin, std::int64_t end) {
@@ -149,63 +163,63 @@ class PointwiseLoop::Worker {
       const std::int64_t count = std::min(block<T>, end - first);
       std::byte* const target = static_cast<std::byte*>(output_.raw()) + static_cast<std::size_t>(first) * size;
       // Each step writes to one of two blocks and reads the other; the last one to the output, if it can.
-      const T* value = operand(0, first, count, value_);
-      T* result = value_.values;
       const PointwiseChain& chain = loop_.problem_.chain;
+      auto* const last = reinterpret_cast<T*>(target);
+      const T* value = operand(0, first, count, direct_ && chain.empty() ? last : value_.values);
+      T* result = value_.values;
       for (const PointwiseStep& step : chain) {
         const int operands = describe(step.function).operands;
-        const T* const x = operands < 2 ? value : operand_or_number(step.operand, step.a, first, count, x_);
-        const T* const y = operands < 3 ? value : operand_or_number(step.second, step.b, first, count, y_);
+        const T* const x = operands < 2 ? value : operand_or_number(step.operand, step.a, first, count, x_.values);
+        const T* const y = operands < 3 ? value : operand_or_number(step.second, step.b, first, count, y_.values);
         result = value == value_.values ? result_.values : value_.values;
-        if (direct_ && &step == &chain.back()) result = reinterpret_cast<T*>(target);
+        if (direct_ && &step == &chain.back()) result = last;
         apply(*loop_.kernel_, step.function, StepOperands<T>{value, x, y}, result, count);
         value = result;
       }
-      if (!direct_) store_block(value, target, count);
+      if (!direct_ || value != last) store_block(value, target, count);
     }
   }
 
  private:
-  const T* operand_or_number(int index, double number, std::int64_t first, std::int64_t count, Block<T>& space) {
+  static constexpr bool bytes = std::is_same_v<T, std::uint8_t>;  // some of which may be booleans
+
+  const T* operand_or_number(int index, double number, std::int64_t first, std::int64_t count, T* space) {
     if (index >= 0) return operand(static_cast<std::size_t>(index), first, count, space);
-    std::fill_n(space.values, count, load_one<T>(number));
-    return space.values;
+    return reinterpret_cast<const T*>(loop_.number(number).values);
   }
 
   /// Elements [first, first + count) of the output's, where they are or in `space`.
-  const T* operand(std::size_t index, std::int64_t first, std::int64_t count, Block<T>& space) {
+  const T* operand(std::size_t index, std::int64_t first, std::int64_t count, T* space) {
     const Tensor& input = inputs_[index];
     const DType dtype = input.dtype();
     const auto* memory = static_cast<const std::byte*>(input.raw());
     switch (loop_.kinds_[index]) {
       case Kind::contiguous:
         memory += static_cast<std::size_t>(first) * size_of(dtype);
-        if (dtype == dtype_of<T>) return reinterpret_cast<const T*>(memory);
-        load_block(index, dtype, memory, space.values, count);
+        if (dtype == dtype_of<T> || bytes) return reinterpret_cast<const T*>(memory);
+        load_block(index, dtype, memory, space, count);
         break;
       case Kind::one_for_all:
-        load_block(index, dtype, memory, space.values, 1);
-        std::fill(space.values + 1, space.values + count, space.values[0]);
+        load_block(index, dtype, memory, space, 1);
+        std::fill(space + 1, space + count, space[0]);
         break;
       case Kind::strided:
         if (dtype == dtype_of<T>) {
-          gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype),
-                 reinterpret_cast<std::byte*>(space.values));
+          gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype), reinterpret_cast<std::byte*>(space));
         } else {
           gather(loop_.axes_, index + 1, memory, first, count, size_of(dtype), raw_);
-          load_block(index, dtype, raw_, space.values, count);
+          load_block(index, dtype, raw_, space, count);
         }
         break;
     }
-    return space.values;
+    return space;
   }
 
-  /// As load() and store(), which are compiled for any processor, but bf16 and what stands for other numbers.
+  /// As load() and store(), but of what stands for other numbers.
   void load_block(std::size_t index, DType dtype, const std::byte* from, T* to, std::int64_t count) const {
     if constexpr (std::is_same_v<T, float>) {
       const Quantization& codes = loop_.quantizations_[index];
       if (codes.defined()) return loop_.codes_->read(dtype, from, codes, to, count);
-      if (dtype == DType::bf16) return loop_.kernel_->widen(reinterpret_cast<const bfloat16*>(from), to, count);
     }
     load(dtype, from, to, count);
   }
@@ -213,9 +227,6 @@ class PointwiseLoop::Worker {
     if constexpr (std::is_same_v<T, float>) {
       const Quantization& codes = loop_.quantizations_.back();
       if (codes.defined()) return loop_.codes_->write(output_.dtype(), from, codes, to, count);
-      if (output_.dtype() == DType::bf16) {
-        return loop_.kernel_->narrow(from, reinterpret_cast<bfloat16*>(to), count);
-      }
     }
     store(output_.dtype(), from, to, count);
   }
@@ -238,13 +249,7 @@ void PointwiseLoop::run(std::span<const Tensor> inputs, Tensor& output, ThreadPo
 }
 
 void PointwiseLoop::operator()(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
-  if (two_) return run_two_codes(inputs, output, pool);
-  switch (problem_.compute) {
-    case DType::f64: return run<double>(inputs, output, pool);
-    case DType::i64: return run<std::int64_t>(inputs, output, pool);
-    case DType::u64: return run<std::uint64_t>(inputs, output, pool);
-    default: return run<float>(inputs, output, pool);
-  }
+  with_type(compute_, [&]<class T>(T) { run<T>(inputs, output, pool); });
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ void apply_whole(Pointwise function, const StepOperands<T>& operands, T* output,
   loops[static_cast<std::size_t>(function)](operands, output, count);
 }
 
+template void apply_whole(Pointwise, const StepOperands<std::uint8_t>&, std::uint8_t*, std::int64_t);
 template void apply_whole(Pointwise, const StepOperands<std::int64_t>&, std::int64_t*, std::int64_t);
 template void apply_whole(Pointwise, const StepOperands<std::uint64_t>&, std::uint64_t*, std::int64_t);
 

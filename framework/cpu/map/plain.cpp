@@ -1,10 +1,9 @@
-// A Map, node by node. What is computed at once are the points of a block: all of the reduced axes, and up to a few
-// hundred of the last kept one, [reduced][kept], so that functions are applied to arrays.
+// A Map, point by point and node by node: what is meant, and nothing about speed.
 
 #include "lamina/cpu/map/plain.h"
 
-#include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <type_traits>
 
 #include "lamina/base/error.h"
@@ -13,8 +12,6 @@
 
 namespace lamina::cpu {
 namespace {
-
-constexpr std::int64_t most_points = 256;  // of the last kept axis in a block
 
 std::int64_t along(const MapAxes& strides, const MapAxes& at) {
   std::int64_t sum = 0;
@@ -38,10 +35,9 @@ std::int64_t place(const MapView& view, const MapAxes& at) {
 }
 
 template <class T>
-T joined(const ApplyKernel& kernel, MapReduction reduction, T sum, T x) {
-  constexpr Pointwise functions[] = {Pointwise::add, Pointwise::mul, Pointwise::max, Pointwise::min};
+T applied(Pointwise function, T a, T b, T c) {
   T result{};
-  apply<T>(kernel, functions[static_cast<std::size_t>(reduction)], {&sum, &x, &x}, &result, 1);
+  apply<T>(apply_kernels().back(), function, {&a, &b, &c}, &result, 1);
   return result;
 }
 
@@ -49,117 +45,92 @@ template <class T>
 class Plain {
  public:
   Plain(const MapProblem& problem, std::span<const void* const> inputs, std::span<void* const> outputs)
-      : problem_(problem), inputs_(inputs), outputs_(outputs), values_(problem.nodes.size()) {
-    for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced_ : kept_).push_back(a);
-    if (!kept_.empty()) last_ = kept_.back(), kept_.pop_back();
-  }
+      : problem_(problem), inputs_(inputs), outputs_(outputs) {}
 
   void run() {
     MapAxes at(problem_.extents.size());
-    const std::int64_t extent = last_ == none ? 1 : problem_.extents[last_];
-    for (const std::int64_t e : problem_.extents) {
-      if (e == 0) return;
-    }
     do {
-      for (first_ = 0; first_ < extent; first_ += points_) {
-        points_ = std::min(extent - first_, most_points);
-        block(at);
-      }
-    } while (next(kept_, at));
+      reductions_.assign(problem_.nodes.size(), std::nullopt);
+      do {
+        for (const auto& [node, view] : problem_.stores) {
+          const T result = value(node, at);
+          auto* to = static_cast<std::byte*>(outputs_[static_cast<std::size_t>(view.array)]);
+          store(view.dtype, &result, to + place(view, at) * static_cast<std::int64_t>(size_of(view.dtype)), 1);
+        }
+      } while (next(true, at));
+    } while (next(false, at));
   }
 
  private:
-  static constexpr std::size_t none = ~std::size_t{0};
-
-  /// Counts up some of a point's coordinates; false behind the last.
-  bool next(const std::vector<std::size_t>& axes, MapAxes& at) const {
-    for (std::size_t i = axes.size(); i-- > 0;) {
-      if (++at[axes[i]] < problem_.extents[axes[i]]) return true;
-      at[axes[i]] = 0;
+  /// The next point among those that differ in reduced axes, or in kept ones; false behind the last.
+  bool next(bool reduced, MapAxes& at) const {
+    for (std::size_t axis = at.size(); axis-- > 0;) {
+      if (problem_.reduces(axis) != reduced) continue;
+      if (++at[axis] < problem_.extents[axis]) return true;
+      at[axis] = 0;
     }
     return false;
   }
 
-  /// Calls each(index, point) for the points of the block.
-  template <class F>
-  void each_point(MapAxes& at, F&& each) {
-    std::size_t index = 0;
-    do {
-      for (std::int64_t p = 0; p < points_; ++p) {
-        if (last_ != none) at[last_] = first_ + p;
-        each(index++, at);
-      }
-    } while (next(reduced_, at));
-  }
-
-  void block(MapAxes& at) {
-    std::size_t count = static_cast<std::size_t>(points_);
-    for (const std::size_t a : reduced_) count *= static_cast<std::size_t>(problem_.extents[a]);
-    for (std::size_t i = 0; i < problem_.nodes.size(); ++i) compute(problem_.nodes[i], values_[i], count, at);
-    for (const MapProblem::Store& store : problem_.stores) {
-      const std::vector<T>& values = values_[static_cast<std::size_t>(store.node)];
-      const auto& view = store.view;
-      each_point(at, [&](std::size_t index, const MapAxes& point) {
-        auto* to = static_cast<std::byte*>(outputs_[static_cast<std::size_t>(view.array)]);
-        cpu::store(view.dtype, &values[index], to + place(view, point) * static_cast<std::int64_t>(size_of(view.dtype)),
-                   1);
-      });
-    }
-  }
-
-  void compute(const MapNode& node, std::vector<T>& values, std::size_t count, MapAxes& at) {
-    values.resize(count);
-    const auto operand = [&](int i) {
-      const int from = node.from[static_cast<std::size_t>(i)];
-      return values_[static_cast<std::size_t>(from < 0 ? node.from[0] : from)].data();
-    };
-    switch (node.kind) {
-      case MapNode::Kind::load: {
-        const MapView& view = problem_.loads[static_cast<std::size_t>(node.view)];
-        const auto* from = static_cast<const std::byte*>(inputs_[static_cast<std::size_t>(view.array)]);
-        each_point(at, [&](std::size_t index, const MapAxes& point) {
-          const std::int64_t element = place(view, point);
-          if (element < 0) {
-            values[index] = load_one<T>(view.fill);
-          } else {
-            cpu::load(view.dtype, from + element * static_cast<std::int64_t>(size_of(view.dtype)), &values[index], 1);
-          }
-        });
-        return;
-      }
-      case MapNode::Kind::number: std::fill(values.begin(), values.end(), load_one<T>(node.number)); return;
-      case MapNode::Kind::function:
-        apply<T>(kernel_, node.function, {operand(0), operand(1), operand(2)}, values.data(),
-                 static_cast<std::int64_t>(count));
-        return;
-      case MapNode::Kind::reduce: {
-        const T* from = operand(0);
-        const auto points = static_cast<std::size_t>(points_);
-        using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
-        for (std::size_t p = 0; p < points; ++p) {
-          auto sum = static_cast<Sum>(from[p]);
-          for (std::size_t i = p + points; i < count; i += points)
-            sum = joined(kernel_, node.reduction, sum, static_cast<Sum>(from[i]));
-          for (std::size_t i = p; i < count; i += points) values[i] = static_cast<T>(sum);
+  /// Of a node, and so of all before it.
+  T value(int last, const MapAxes& at) {
+    std::vector<T> values;
+    for (int i = 0; i <= last; ++i) {
+      const MapNode& node = problem_.nodes[static_cast<std::size_t>(i)];
+      const auto operand = [&](std::size_t k) {
+        return values[static_cast<std::size_t>(node.from[node.from[k] < 0 ? 0 : k])];
+      };
+      switch (node.kind) {
+        case MapNode::Kind::load:
+          values.push_back(loaded(problem_.loads[static_cast<std::size_t>(node.view)], at));
+          break;
+        case MapNode::Kind::number: values.push_back(load_one<T>(node.number)); break;
+        case MapNode::Kind::function:
+          values.push_back(applied(node.function, operand(0), operand(1), operand(2)));
+          break;
+        case MapNode::Kind::reduce: {
+          std::optional<T>& known = reductions_[static_cast<std::size_t>(i)];
+          if (!known) known = reduced(node, at);
+          values.push_back(*known);
         }
-        return;
       }
     }
+    return values.back();
+  }
+
+  T reduced(const MapNode& node, MapAxes at) {
+    constexpr Pointwise functions[] = {Pointwise::add, Pointwise::mul, Pointwise::max, Pointwise::min};
+    using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
+    for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] = problem_.reduces(axis) ? 0 : at[axis];
+    auto sum = static_cast<Sum>(value(node.from[0], at));
+    while (next(true, at)) {
+      const auto x = static_cast<Sum>(value(node.from[0], at));
+      sum = applied(functions[static_cast<std::size_t>(node.reduction)], sum, x, x);
+    }
+    return static_cast<T>(sum);
+  }
+
+  T loaded(const MapView& view, const MapAxes& at) const {
+    const std::int64_t element = place(view, at);
+    T result = load_one<T>(view.fill);
+    const auto* from = static_cast<const std::byte*>(inputs_[static_cast<std::size_t>(view.array)]);
+    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+    if (element >= 0) load(view.dtype, from + element * size, &result, 1);
+    return result;
   }
 
   const MapProblem& problem_;
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
-  const ApplyKernel& kernel_ = apply_kernels().back();
-  std::vector<std::size_t> kept_, reduced_;  // axes; of the kept ones all but the last
-  std::size_t last_ = none;
-  std::int64_t first_ = 0, points_ = 1;
-  std::vector<std::vector<T>> values_;
+  std::vector<std::optional<T>> reductions_;  // by node: of all points that differ in reduced axes only, once known
 };
 
 }  // namespace
 
 void evaluate(const MapProblem& problem, std::span<const void* const> inputs, std::span<void* const> outputs) {
+  for (const std::int64_t extent : problem.extents) {
+    if (extent == 0) return;
+  }
   switch (problem.compute) {
     case DType::f32: return Plain<float>(problem, inputs, outputs).run();
     case DType::f64: return Plain<double>(problem, inputs, outputs).run();
