@@ -140,29 +140,32 @@ void columns(std::span<const float* const> lines, std::int64_t count, double* va
 
 void scaled(const Scaling& scaling, std::int64_t rows, std::int64_t count, const float* x, std::int64_t x_pitch,
             float* y, std::int64_t y_pitch) {
-  const Scaling s = scaling;
-  for (; rows > 0; --rows, x += x_pitch, y += y_pitch) {
-    const auto at = [&](auto d, std::int64_t i) HWY_ATTR {
-      const auto of_row = [d](float number) HWY_ATTR { return hn::Set(d, number); };
-      const auto less = s.less == nullptr ? of_row(s.mean) : hn::LoadU(d, s.less + i);
-      const auto rest = s.less == nullptr ? of_row(s.rest) : hn::LoadU(d, s.rest_of + i);
-      auto v = hn::Sub(hn::Sub(hn::Mul(hn::LoadU(d, x + i), of_row(s.scale)), less), rest);
-      v = hn::MulAdd(v, of_row(s.factor), of_row(s.shift));
-      if (s.by != nullptr && s.plus != nullptr) {
-        v = hn::MulAdd(v, hn::LoadU(d, s.by + i), hn::LoadU(d, s.plus + i));
-      } else if (s.by != nullptr) {
-        v = hn::Mul(v, hn::LoadU(d, s.by + i));
+  const auto run = [&](auto less, auto terms) HWY_ATTR {  // a loop for each form
+    const Scaling s = scaling;                            // which no store changes
+    for (; rows > 0; --rows, x += x_pitch, y += y_pitch) {
+      const auto at = [&](auto d, std::int64_t i) HWY_ATTR {
+        auto v = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, s.scale));
+        if constexpr (less) v = hn::Sub(hn::Sub(v, hn::LoadU(d, s.less + i)), hn::LoadU(d, s.rest_of + i));
+        if constexpr (!less) v = hn::Sub(hn::Sub(v, hn::Set(d, s.mean)), hn::Set(d, s.rest));
+        v = hn::MulAdd(v, hn::Set(d, s.factor), hn::Set(d, s.shift));
+        if constexpr (terms == 1) v = hn::Mul(v, hn::LoadU(d, s.by + i));
+        if constexpr (terms == 2) v = hn::MulAdd(v, hn::LoadU(d, s.by + i), hn::LoadU(d, s.plus + i));
+        return vector_max(hn::Set(d, s.low), v);
+      };
+      if (count < lanes) {
+        each_once(count, [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(at(d, i), d, y + i); });
+        continue;
       }
-      return vector_max(of_row(s.low), v);
-    };
-    if (count < lanes) {
-      each_once(count, [&](auto d, std::int64_t i) HWY_ATTR { hn::StoreU(at(d, i), d, y + i); });
-      continue;
+      const auto last = at(Tag(), count - lanes);  // before it is written over
+      for (std::int64_t i = 0; i + lanes < count; i += lanes) hn::StoreU(at(Tag(), i), Tag(), y + i);
+      hn::StoreU(last, Tag(), y + count - lanes);
     }
-    const auto last = at(Tag(), count - lanes);  // before it is written over
-    for (std::int64_t i = 0; i + lanes < count; i += lanes) hn::StoreU(at(Tag(), i), Tag(), y + i);
-    hn::StoreU(last, Tag(), y + count - lanes);
-  }
+  };
+  const std::integral_constant<int, 2> both;
+  if (scaling.less != nullptr) return run(std::true_type(), both);
+  if (scaling.plus != nullptr) return run(std::false_type(), both);
+  scaling.by == nullptr ? run(std::false_type(), std::integral_constant<int, 0>())
+                        : run(std::false_type(), std::integral_constant<int, 1>());
 }
 
 #define LAMINA_ALL_FOLDS(f)                                                                                 \

@@ -12,7 +12,7 @@ namespace lamina::cpu {
 enum class Fold : std::uint8_t { sum, absolute, squares, powers, product, largest, least };
 
 /// The greater of `low` and ((scale x - mean - rest) factor + shift) by + plus; pointers are to each element's own, or
-/// null: `less` and `rest_of` in place of the mean and the rest. NaN stays.
+/// null, `plus` where `by` is: `less` and `rest_of` in place of the mean and the rest. NaN stays.
 struct Scaling {
   float scale = 1, mean = 0, rest = 0, factor = 1, shift = 0;
   const float* by = nullptr;

@@ -109,9 +109,11 @@ void norm_rows(const FoldKernel& kernel, const NormProblem& problem, const RowEp
         if (!planes) run = std::min(run, problem.channels - channel);
         Scaling scaling = of_row;
         if (planes) {
-          scaling.factor *= scale[channel], scaling.shift = shift == nullptr ? 0 : shift[channel];
+          scaling.factor *= scale == nullptr ? 1 : scale[channel],
+              scaling.shift = shift == nullptr ? 0 : shift[channel];
         } else {
-          scaling.by = scale + channel, scaling.plus = shift == nullptr ? nullptr : shift + channel;
+          scaling.by = scale == nullptr ? nullptr : scale + channel;
+          scaling.plus = shift == nullptr ? nullptr : shift + channel;
         }
         finish(epilogue, inputs, output, element, run, [&](float* to) {
           kernel.scaled(scaling, 1, run, floats_at(inputs[0], element, run, space), run, to, run);
@@ -238,8 +240,8 @@ void NormPixels::operator()(std::span<const Tensor> inputs, Tensor& output, void
 }
 
 NormProblem with_constants(NormProblem problem) {
-  problem.scale = of_channels(problem.scale, problem.channels, 1);
-  problem.shift = detail::constant(problem.shift);
+  if (problem.shift.defined()) problem.scale = of_channels(problem.scale, problem.channels, 1);
+  problem.scale = detail::constant(problem.scale), problem.shift = detail::constant(problem.shift);
   return problem;
 }
 

@@ -83,19 +83,7 @@ T gelu(T v) {
   return v * (v < T{0} ? tail : T{1} - tail);
 }
 
-template <class T>
-T shrunk(T v, T bias, T lambda) {
-  const T negative = v < -lambda ? v + bias : T{0}, positive = v > lambda ? v - bias : negative;
-  return v != v ? v : positive;
-}
-
 /// The lowest of all for NaN.
-template <class T>
-T quantized(T v, T scale, T zero_point) {
-  const T q = std::rint(v / scale) + zero_point;
-  return q != q ? -std::numeric_limits<T>::infinity() : q;
-}
-
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vector_quantize(D d, V v, V scale, V zero_point) {
   const V q = hn::Add(hn::Round(hn::Div(v, scale)), zero_point);
@@ -228,10 +216,11 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
       return VECTORS(clamped(hn::Add(hn::Mul(v, x), y), hn::Zero(d), hn::Set(d, 1.0f)),
                      lesser(greater(v * x + y, T{0}), T{1}));
     case Pointwise::selu: return VECTORS(hn::Mul(y, vector_elu(d, v, v, x)), y * (v > T{0} ? v : x * std::expm1(v)));
-    case Pointwise::shrink: return EACH(shrunk(v, x, y));
+    case Pointwise::shrink: return EACH(v != v ? v : v > y ? v - x : v < -y ? v + x : T{0});
     case Pointwise::is_inf:
       return EACH(std::abs(v) == std::numeric_limits<T>::infinity() && (v < T{0} ? x : y) != T{0} ? T{1} : T{0});
-    case Pointwise::quantize: return VECTORS(vector_quantize(d, v, x, y), quantized(v, x, y));
+    case Pointwise::quantize:
+      return VECTORS(vector_quantize(d, v, x, y), v / x + y == v / x + y ? std::rint(v / x) + y : -std::numeric_limits<T>::infinity());
     // Of bits, which floats have no say in.
     case Pointwise::bit_not:
     case Pointwise::bit_and:
