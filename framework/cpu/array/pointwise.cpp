@@ -123,7 +123,7 @@ void each_between(T low, T high, const StepOperands<T>& o, T* output, std::int64
           return f(d, v);
         HWY_ALIGN float lane[lanes];
         hn::StoreU(v, d, lane);
-        for (int i = 0; i < lanes_of(d); ++i) lane[i] = g(lane[i], lane[i], lane[i]);
+        for (int i = 0; i < lanes_of(d); ++i) lane[i] = static_cast<float>(g(lane[i], lane[i], lane[i]));
         return hn::LoadU(d, lane);
       },
       g);
