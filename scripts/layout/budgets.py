@@ -16,7 +16,7 @@ EVERY_BUILD = {
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
     "framework/cpu/conv2d": 4_756,  # what is packed is asked of the one store; groups of few channels
     "framework/cpu/linear": 411,
-    "framework/cpu/lookup": 690,  # top-k by thresholds, corners of grid sampling once for all channels
+    "framework/cpu/lookup": 691,  # sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
     "framework/cpu/pool2d": 364,
     "framework/cpu/product": 911,
     "framework/cuda": 2_084,

@@ -11,22 +11,24 @@ namespace {
 using namespace tables;
 using detail::LineExtents;
 
-constexpr std::int64_t columns = 64;  // neighbours along `inner`, so that whole cache lines are read
+constexpr std::int64_t columns = 2048;  // neighbours along `inner` at most: each line of them is on another page
 
 template <class T, class A>
 void scan(const CumulativeProblem& problem, const LineExtents& e, const T* input, T* output, ThreadPool& pool) {
-  const std::int64_t across = detail::ceil_div(e.inner, columns);
+  const std::int64_t share = e.outer * e.inner / (pool.threads() > 1 ? 4 * pool.threads() : 1);
+  const std::int64_t width = std::clamp<std::int64_t>(share, 64, columns), across = detail::ceil_div(e.inner, width);
+  const bool product = problem.product, exclusive = problem.exclusive;  // which no store changes
   pool.parallel_for(e.outer * across, [&](std::int64_t item, int) {
-    const std::int64_t first = item % across * columns, count = std::min(columns, e.inner - first);
+    const std::int64_t first = item % across * width, count = std::min(width, e.inner - first);
     const std::int64_t base = item / across * e.extent * e.inner + first;
     A running[columns];
-    std::fill_n(running, count, static_cast<A>(problem.product ? 1 : 0));
+    std::fill_n(running, count, static_cast<A>(product ? 1 : 0));
     for (std::int64_t i = 0; i < e.extent; ++i) {
       const std::int64_t at = base + (problem.reverse ? e.extent - 1 - i : i) * e.inner;
       for (std::int64_t c = 0; c < count; ++c) {
         const A value = static_cast<A>(input[at + c]), before = running[c];
-        running[c] = problem.product ? before * value : before + value;
-        output[at + c] = static_cast<T>(problem.exclusive ? before : running[c]);
+        running[c] = product ? before * value : before + value;
+        output[at + c] = static_cast<T>(exclusive ? before : running[c]);
       }
     }
   });
