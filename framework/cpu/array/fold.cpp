@@ -67,7 +67,7 @@ class Folded {
 
  private:
   static HWY_INLINE hn::Vec<Wide> joined(hn::Vec<Wide> a, hn::Vec<Wide> b) {
-    if constexpr (ordered) return fold == Fold::largest ? hn::Max(a, b) : hn::Min(a, b);
+    if constexpr (ordered) return fold == Fold::largest ? vector_max(a, b) : vector_min(a, b);  // b, if that is NaN
     return fold == Fold::product ? hn::Mul(a, b) : hn::Add(a, b);
   }
 
