@@ -102,6 +102,11 @@ class Compiler {
     const auto bytes = [](std::size_t n) { return Shape{static_cast<std::int64_t>(n)}; };
     plan_.arena = Tensor(bytes(compilation_.arena.bytes), DType::u8, device);
     plan_.workspace = Tensor(bytes(plan_.memory.workspace), DType::u8, device);
+    if (plan_.counter_bytes > 0) {
+      const auto end = static_cast<std::int64_t>(plan_.memory.workspace),
+                 counters = static_cast<std::int64_t>(plan_.counter_bytes);
+      plan_.workspace.slice(end - counters, end).copy_from(Tensor::zeros({counters}, DType::u8));
+    }
     for (std::size_t i = 0; i < homed.size(); ++i) {
       Plan::Impl::Buffer& buffer = plan_.buffers[homed[i]];
       const auto offset = static_cast<std::int64_t>(*buffer.offset);

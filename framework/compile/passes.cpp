@@ -79,6 +79,8 @@ constexpr Pass table[] = {
      "what is concatenated is written where it is joined"},
     {"strides", formats | slices | unplaced, 0, 0, on_program<stride_in_place>, fuses,
      "what is moved is read, or written, where it lies"},
+    {"maps", formats | slices | unplaced, 0, 0, on_program<join_maps>, fuses,
+     "what is no product and is read by one other alone becomes part of that"},
     {"neighbours", slices | unplaced, 0, 0, on_program<gather_neighbours>, fuses,
      "what does not need each other stands side by side, where kernels overlap"},
     {"buffers", formats | unplaced, buffers, unplaced, assign_buffers, always,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
+#include "lamina/base/math.h"
 #include "lamina/compile/passes.h"
 
 namespace lamina::detail {
@@ -55,6 +56,7 @@ void prepare_steps(Compilation& c) {
     step.flops = op.module->flops(shapes);
     step.bytes = bytes_moved(c.program, op);
     plan->memory.workspace = std::max(plan->memory.workspace, step.op->workspace_bytes());
+    plan->counter_bytes = std::max(plan->counter_bytes, step.op->counter_bytes());
 
     const std::size_t number = plan->steps.size();
     step.beside = op.beside && step.op->heeds_neighbours() && plan->steps.back().op->heeds_neighbours();
@@ -70,6 +72,10 @@ void prepare_steps(Compilation& c) {
     plan->steps.back().bytes += in_place ? of_module : asked + own;
     plan->memory.parameters += in_place && c.release && plan->options.device.is_cpu() ? of_module : own;
   }
+  if (plan->counter_bytes > 0) {
+    plan->memory.workspace = round_up<std::size_t>(plan->memory.workspace, sizeof(std::int64_t)) + plan->counter_bytes;
+  }
+  for (const Plan::Impl::Step& step : plan->steps) at_node(step.name, [&] { step.op->wait(); });
   plan->constants = c.constants.in_use();
   for (const auto& bytes : plan->constants) plan->memory.parameters += *bytes;
 }

@@ -167,6 +167,9 @@ void join_in_place(Program& program, const CompileOptions& options);
 /// write it can step so: nothing is moved then. Formats must be settled.
 void stride_in_place(Program& program, const CompileOptions& options);
 
+/// Puts one Map in the place of several, on a GPU. Formats and places must be settled.
+void join_maps(Program& program, const CompileOptions& options);
+
 /// Puts operations that do not need each other side by side (Operation::beside), for devices whose kernels overlap.
 void gather_neighbours(Program& program, const CompileOptions& options);
 

@@ -13,6 +13,7 @@
 #include "lamina/cpu/softmax.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/map/map.h"
 #include "lamina/kernel/rules/extents.h"
 #include "lamina/tensor/constants.h"
 
@@ -138,6 +139,7 @@ template <> std::span<const Kernel<ConcatProblem>> Kernels<ConcatProblem>::cpu()
 template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cpu() { return softmax; }
 template <> std::span<const Kernel<LocalResponseProblem>> Kernels<LocalResponseProblem>::cpu() { return local_response; }
 template <> std::span<const Kernel<PoolProblem>> Kernels<PoolProblem>::cpu() { return pool; }
+template <> std::span<const Kernel<MapProblem>> Kernels<MapProblem>::cpu() { return {}; }
 template <> std::span<const Kernel<NormalizationProblem>> Kernels<NormalizationProblem>::cpu() { return normalization; }
 template <> std::span<const Kernel<ConversionProblem>> Kernels<ConversionProblem>::cpu() { return conversion; }
 // clang-format on

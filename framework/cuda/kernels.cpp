@@ -3,6 +3,7 @@
 
 #include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/kernels.h"
+#include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/map/map.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
@@ -49,17 +50,24 @@ std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& prob
                        });
 }
 
+bool takes_compiled_map(const MapProblem& problem, const Preparation& p) {
+  return takes_map(problem, p) && driver_compiles(index(p));
+}
+
 constexpr Kernel<AffineProblem> affine[] = {
+    map_row<AffineProblem>,
     {"affine", takes_affine, prepare_affine, nullptr, reads::slices},
-    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes},
-    map_row<AffineProblem>};
-constexpr Kernel<SoftmaxProblem> softmax[] = {{"softmax", keeps_format, prepare_softmax}, map_row<SoftmaxProblem>};
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes}};
+constexpr Kernel<SoftmaxProblem> softmax[] = {map_row<SoftmaxProblem>, {"softmax", keeps_format, prepare_softmax}};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
+    map_row<PoolProblem>,
     {"windows", takes_pool, prepare_pool, nullptr, reads::slices},
     {"codes", takes_pool_of_codes, prepare_pool_of_codes, nullptr, reads::slices | reads::codes}};
 constexpr Kernel<ConversionProblem> conversion[] = {
-    {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}, map_row<ConversionProblem>};
+    map_row<ConversionProblem>, {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}};
+constexpr Kernel<MapProblem> map[] = {
+    {"map", takes_compiled_map, prepare_map, nullptr, reads::slices | reads::strides}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
 
 }  // namespace
@@ -70,6 +78,7 @@ template <> std::span<const Kernel<SoftmaxProblem>> Kernels<SoftmaxProblem>::cud
 template <> std::span<const Kernel<LocalResponseProblem>> Kernels<LocalResponseProblem>::cuda() { return local_response; }
 template <> std::span<const Kernel<PoolProblem>> Kernels<PoolProblem>::cuda() { return pool; }
 template <> std::span<const Kernel<ConversionProblem>> Kernels<ConversionProblem>::cuda() { return conversion; }
+template <> std::span<const Kernel<MapProblem>> Kernels<MapProblem>::cuda() { return map; }
 template <> std::span<const Kernel<NormalizationProblem>> Kernels<NormalizationProblem>::cuda() { return normalization; }
 // clang-format on
 

@@ -8,15 +8,6 @@
 /// enqueued on `stream`; they throw Error for other types.
 namespace lamina::cuda {
 
-inline constexpr int max_pointwise_steps = 8, max_pointwise_operands = 4;
-
-/// Whether prepare_pointwise knows these functions, which are the cheap ones: array/broadcast.cu has the others.
-bool packs_take(const PointwiseChain& chain);
-
-/// Operands of the output's shape, all in one format; slices and strided views in runs of whole 16 bytes.
-Takes<PointwiseProblem> takes_pointwise;
-Prepare<PointwiseProblem> prepare_pointwise;
-
 Takes<AffineProblem> takes_affine;
 Prepare<AffineProblem> prepare_affine;
 

@@ -3,6 +3,7 @@
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
+#include "lamina/kernel/map/map.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/kernel/squeeze_excite.h"
 
@@ -11,7 +12,7 @@
 #define LAMINA_ALL_PROBLEMS(each)                                                                                      \
   each(AffineProblem) each(AttentionProblem) each(BottleneckProblem) each(ConcatProblem) each(ConvPairProblem)         \
       each(ConvProblem) each(ConvSumProblem) each(ConversionProblem) each(CumulativeProblem) each(GatherProblem)       \
-          each(GridSampleProblem) each(LinearProblem) each(LocalResponseProblem) each(MatMulProblem) each(MoveProblem) \
+          each(GridSampleProblem) each(LinearProblem) each(LocalResponseProblem) each(MapProblem) each(MatMulProblem) each(MoveProblem) \
               each(NormProblem) each(NormalizationProblem) each(PointwiseProblem) each(PoolProblem)                    \
                   each(ReduceProblem) each(ResampleProblem) each(ScatterProblem) each(SoftmaxProblem)                  \
                       each(SqueezeExciteProblem) each(TopKProblem)

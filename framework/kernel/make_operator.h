@@ -10,7 +10,7 @@
 namespace lamina::detail {
 
 struct OperatorTraits {
-  std::size_t workspace = 0;  // bytes
+  std::size_t workspace = 0, counters = 0;  // bytes
   bool heeds_neighbours = false;
 };
 
@@ -22,6 +22,10 @@ class FunctionOperator final : public Operator {
 
   std::string description() const override { return description_; }
   std::size_t workspace_bytes() const override { return traits_.workspace; }
+  std::size_t counter_bytes() const override { return traits_.counters; }
+  void wait() const override {
+    if constexpr (requires { run_.wait(); }) run_.wait();
+  }
   bool heeds_neighbours() const override { return traits_.heeds_neighbours; }
   void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const override {
     run_(inputs, outputs, execution);

@@ -24,6 +24,7 @@ struct LAMINA_API Execution {
   ThreadPool* pool = nullptr;  ///< on the CPU
   void* stream = nullptr;      ///< on a GPU: a cudaStream_t
   void* workspace = nullptr;   ///< workspace_bytes() on the operator's device
+  void* counters = nullptr;    ///< counter_bytes() there, all 0, which they are again behind it
   Neighbours neighbours = {};  ///< of an operator that heeds them
   /// On a GPU: page-locked memory in which a kernel leaves an index that was outside; may be null. A Plan reads it
   /// where results come down.
@@ -53,6 +54,10 @@ class LAMINA_API Operator {
   /// The kernel and its plan, for people.
   virtual std::string description() const = 0;
   virtual std::size_t workspace_bytes() const { return 0; }
+  /// On a GPU: of memory in which its blocks count who has come.
+  virtual std::size_t counter_bytes() const { return 0; }
+  /// Waits for what other threads still make ready for it, and throws what they met. Before it runs, and once is enough.
+  virtual void wait() const {}
   /// Bytes of copies of the parameters that this operator owns, beside what tensor/constants.h counts.
   virtual std::size_t parameter_bytes() const { return 0; }
   /// On a GPU: it is one kernel, and does as Execution::neighbours says. Others run alone.

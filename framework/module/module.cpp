@@ -76,7 +76,9 @@ Tensor detail::run_once(const Module& module, std::span<const Tensor> inputs, Sh
       module.prepare({.inputs = views, .outputs = {&result, 1}, .device = describe(device), .threads = pool.threads()});
   Tensor output(shape, dtype, device);
   Tensor workspace(Shape{static_cast<std::int64_t>(prepared->workspace_bytes())}, DType::u8, device);
-  prepared->run(inputs, {&output, 1}, {.pool = &pool, .workspace = workspace.raw()});
+  Tensor counters = Tensor::zeros({static_cast<std::int64_t>(prepared->counter_bytes())}, DType::u8, device);
+  prepared->wait();
+  prepared->run(inputs, {&output, 1}, {.pool = &pool, .workspace = workspace.raw(), .counters = counters.raw()});
   return output;
 }
 

@@ -99,7 +99,8 @@ struct Plan::Impl {
   CompileOptions options;
   std::shared_ptr<ThreadPool> pool;  ///< its own, or that of the options
   Tensor arena;
-  Tensor workspace;
+  Tensor workspace;                 ///< of memory.workspace bytes; the last of them are
+  std::size_t counter_bytes = 0;    ///< the counters, all 0 between steps
   Tensor faults;  ///< on a GPU: pinned, an IndexFault for each step
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
@@ -122,6 +123,8 @@ struct Plan::Impl {
 
   std::string summary() const;
   PlanMemory memory_now() const;
+  /// What steps run with on that stream.
+  Execution execution(void* stream) const;
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
   /// The activation of that shape in a buffer, wherever the buffer is bound now; of a slice, from its first element on

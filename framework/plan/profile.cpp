@@ -52,7 +52,7 @@ std::vector<StepTime> Plan::profile(std::span<const Tensor> inputs, int runs) {
   const std::size_t steps = p.steps.size();
   Marks marks(p.options.device, steps + 1);
   const ThreadPool::Turn turn(*p.pool);
-  const Execution execution = {.pool = p.pool.get(), .stream = nullptr, .workspace = p.workspace.raw()};
+  const Execution execution = p.execution(nullptr);
   std::vector<std::vector<double>> samples(steps);
   for (int run = -1; run < runs; ++run) {  // one more than asked for, to warm up
     // Activations of the run before may lie where host inputs were uploaded to.

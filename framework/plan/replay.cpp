@@ -7,9 +7,17 @@
 
 namespace lamina {
 
+Execution Plan::Impl::execution(void* stream) const {
+  auto* const scratch = static_cast<std::byte*>(const_cast<void*>(workspace.raw()));
+  return {.pool = pool.get(),
+          .stream = stream,
+          .workspace = scratch,
+          .counters = scratch + (memory.workspace - counter_bytes)};
+}
+
 void Plan::Impl::run_steps(void* stream) {
   const ThreadPool::Turn turn(*pool);
-  Execution execution = {.pool = pool.get(), .stream = stream, .workspace = workspace.raw()};
+  Execution execution = this->execution(stream);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Step& step = steps[i];
     execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};

@@ -72,7 +72,9 @@ Tensor run_in(const Module& layer, std::span<const Tensor> tensors, const InForm
       Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.numel()), NAN), shape).to(format.dtype);
   Tensor result = poison.to(gpu);
   Tensor workspace(Shape{static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, gpu);
-  op->run(inputs, {&result, 1}, {.workspace = workspace.raw()});
+  Tensor counters = Tensor::zeros({static_cast<std::int64_t>(op->counter_bytes())}, DType::u8, gpu);
+  op->wait();
+  op->run(inputs, {&result, 1}, {.workspace = workspace.raw(), .counters = counters.raw()});
   return convert(result, shape, format, {}).to(Device::cpu());
 }
 

@@ -22,7 +22,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 NETWORKS = ("mobilenet_v2 mobilenet_v3_large efficientnet_b0 mnasnet1_0 resnet50 resnext50_32x4d regnet_y_400mf densenet121 googlenet "
             "squeezenet1_1 shufflenet_v2_x1_0 convnext_tiny vit_b_16 swin_t deeplabv3_resnet50 "
-            "regnet_y_1_6gf timm:mobilenetv4_conv_medium").split()
+            "regnet_y_1_6gf timm:mobilenetv4_conv_medium timm:skresnet18 timm:focalnet_tiny_srf").split()
 STORED = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_, "U8": np.uint8}
 TYPES = {np.float32: "f32", np.float64: "f64", np.int64: "i64", np.int32: "i32", np.bool_: "bool", np.uint8: "u8"}
 BY_TORCH = {"swin_t"}  # by scripts/export_torch.py: as ONNX it has ten times the nodes, most of them about shapes

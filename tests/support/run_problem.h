@@ -202,7 +202,9 @@ class ProblemRun {
     GuardedTensor workspace({static_cast<std::int64_t>(op->workspace_bytes())}, DType::u8, device_);
     Tensor space = workspace.get();
     ThreadPool pool(options_.threads);
-    op->run(inputs, {&out, 1}, {.pool = &pool, .workspace = space.raw()});
+    Tensor counters = Tensor::zeros({static_cast<std::int64_t>(op->counter_bytes())}, DType::u8, device_);
+    op->wait();
+    op->run(inputs, {&out, 1}, {.pool = &pool, .workspace = space.raw(), .counters = counters.raw()});
     if (device_.is_cuda()) cuda::synchronize(device_.index, nullptr);
     const std::string what = detail::concat(kernel.name, " on ", device_, ", ", output_.shape);
     (void)workspace.read(what);

@@ -13,12 +13,6 @@ namespace lamina::cuda {
 Takes<PointwiseProblem> takes_broadcast;
 Prepare<PointwiseProblem> prepare_broadcast;
 
-/// Elementwise work on channels-last activations [N, pixels, C] where some operands are a number for each channel,
-/// [N, 1, C] or [1, 1, C], as squeeze-and-excite multiplies, or for each pixel, [N, pixels, 1]: 16 bytes at a time.
-/// False, and nothing is done, where it is anything else, or other functions or types than cuda/kernels.h has.
-bool by_channel(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes, std::span<const Tensor> inputs,
-                Tensor& output, Stream stream);
-
 /// Rows of bytes beside each other. What is where it belongs already is left alone. One launch for up to 32 inputs
 /// beside each other.
 Prepare<ConcatProblem> prepare_concat;

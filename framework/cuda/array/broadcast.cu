@@ -215,7 +215,6 @@ std::unique_ptr<Operator> prepare_broadcast(const PointwiseProblem& problem, con
           case DType::u64: return start<std::uint64_t>(it, inputs, output, stream);
           default: break;
         }
-        if (by_channel(it.problem.chain, it.axes, inputs, output, stream)) return;
         if (pointwise_of_codes(it.problem.chain, it.axes, it.views, it.result, inputs, output, stream)) return;
         start<float>(it, inputs, output, stream);
       });

@@ -19,18 +19,17 @@ bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
 }
 
 constexpr Kernel<PointwiseProblem> functions[] = {
-    {"pointwise", takes_pointwise, prepare_pointwise, nullptr, reads::slices | reads::strides},
+    map_row<PointwiseProblem>,
     {"table", takes_table, prepare_table, nullptr, reads::codes | reads::table},
-    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, reads::codes},
-    map_row<PointwiseProblem>};
+    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, reads::codes}};
 constexpr Kernel<ConcatProblem> concat[] = {
     {"rows", detail::joins_rows, prepare_concat, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<MoveProblem> move[] = {{"copies", takes_move, prepare_move, nullptr, reads::slices | reads::codes},
-                                        map_row<MoveProblem>};
-constexpr Kernel<ReduceProblem> reduce[] = {{"threads", detail::is_reducible, prepare_reduce}, map_row<ReduceProblem>};
-constexpr Kernel<NormProblem> norm[] = {{"rows", takes_norm, prepare_norm, nullptr, reads::codes},
-                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays},
-                                        map_row<NormProblem>};
+constexpr Kernel<MoveProblem> move[] = {map_row<MoveProblem>,
+                                        {"copies", takes_move, prepare_move, nullptr, reads::slices | reads::codes}};
+constexpr Kernel<ReduceProblem> reduce[] = {map_row<ReduceProblem>, {"threads", detail::is_reducible, prepare_reduce}};
+constexpr Kernel<NormProblem> norm[] = {map_row<NormProblem>,
+                                        {"rows", takes_norm, prepare_norm, nullptr, reads::codes},
+                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays}};
 
 }  // namespace
 

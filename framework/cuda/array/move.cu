@@ -1,10 +1,7 @@
 // Moving elements of 1, 2, 4, 8 or 16 bytes; the host makes wide ones of neighbours that stay together.
 //
 // A thread owns an element of the output at a time, a warp neighbours of it: what it writes is coalesced, what it reads
-// is as far as the axes allow. Where the innermost axis goes across the input and another along it (a transposition,
-// whatever stands before, between and behind), a block turns tiles of 1024 elements in shared memory, at most 20 KB: 32
-// x 32, or narrower and longer ones where an axis is as short as heads are. An odd pitch keeps columns free of bank
-// conflicts. Preconditions: none.
+// is as far as the axes allow; what turns a layout and is large is a Map. Preconditions: none.
 
 #include <algorithm>
 
@@ -22,7 +19,6 @@ namespace {
 using namespace tables;
 
 constexpr int threads = 256, max_axes = 12;
-constexpr int tile_bits = 10, least_bits = 2;  // elements of a tile, and along one of its axes, as powers of two
 
 /// Where elements come from.
 struct Source {
@@ -72,57 +68,6 @@ __global__ void __launch_bounds__(threads)
   end_beside(neighbours);
 }
 
-/// Tiles of the turned axis, along which input elements are neighbours, and the innermost one.
-struct Tiles {
-  Source others;                      // of the other axes, the turned one and the innermost with extent 1
-  std::int64_t pitches[max_axes];     // of the output, by axis of `others`
-  std::int64_t turned, turned_pitch;  // extent; elements of the output from one to the next
-  std::int64_t inner, inner_stride;   // extent; elements of the input from one to the next
-  std::int64_t turned_tiles, inner_tiles;
-  int bits;  // of the elements of a tile along the turned axis
-  Target target;
-};
-
-template <class T>
-__global__ void __launch_bounds__(threads)
-    turn_kernel(const __grid_constant__ Tiles t, const T* __restrict__ input, T* __restrict__ output, T fill,
-                std::int64_t tiles, const Neighbours neighbours) {
-  __shared__ T shared[(1 << tile_bits) + (1 << (tile_bits - least_bits))];
-  let_successor_start(neighbours);
-  wait_for_predecessor(neighbours);
-  const int width = 1 << t.bits, height = 1 << (tile_bits - t.bits), pitch = width + 1;
-  for (std::int64_t number = blockIdx.x; number < tiles; number += gridDim.x) {
-    const std::int64_t place = number / (t.turned_tiles * t.inner_tiles);
-    const std::int64_t a = number % t.turned_tiles * width, b = number / t.turned_tiles % t.inner_tiles * height;
-    const std::int64_t from = t.others.offset(place), to = t.others.axes.offset(t.pitches, place);
-#pragma unroll
-    for (int k = 0; k < (1 << tile_bits) / threads; ++k) {
-      const int i = k * threads + static_cast<int>(threadIdx.x), x = i & (width - 1), y = i >> t.bits;
-      if (a + x >= t.turned || b + y >= t.inner) continue;
-      shared[y * pitch + x] = from < 0 ? fill : input[from + (b + y) * t.inner_stride + a + x];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < (1 << tile_bits) / threads; ++k) {
-      const int i = k * threads + static_cast<int>(threadIdx.x), y = i & (height - 1), x = i >> (tile_bits - t.bits);
-      if (a + x >= t.turned || b + y >= t.inner) continue;
-      output[t.target.place(to + (a + x) * t.turned_pitch + b + y)] = shared[y * pitch + x];
-    }
-    __syncthreads();
-  }
-  end_beside(neighbours);
-}
-
-/// The bits of a tile along the turned axis: half of them, or as few as either axis needs.
-int bits_of_turned(std::int64_t turned, std::int64_t inner) {
-  const auto bits = [](std::int64_t extent) {
-    int n = least_bits;
-    while (n < tile_bits / 2 && std::int64_t{1} << n < extent) ++n;
-    return n;
-  };
-  return bits(turned) < tile_bits / 2 ? bits(turned) : tile_bits - bits(inner);
-}
-
 /// `pattern` holds the bits of the smallest element as often as they fit.
 template <class T>
 T filling(std::uint64_t pattern) {
@@ -148,7 +93,6 @@ class Move {
   detail::MovePlan plan_;
   std::int64_t row_, gap_;
   std::size_t size_;  // of what is moved at a time: neighbours that stay together are one
-  int turned_ = -1;   // an outer axis along which input elements are neighbours, where the innermost's are not
   Constant tables_;   // of the axes that have one, one after the other
 };
 
@@ -159,14 +103,6 @@ Move::Move(int device, const detail::MovePlan& plan, std::size_t element_size, s
   if (plan_.outside) plan_.axes = {{.extent = plan_.count}}, plan_.base = -1;
   widen(alignment);
   const std::vector<MoveProblem::Axis>& axes = plan_.axes;
-  const MoveProblem::Axis& inner = axes.back();
-  // Few neighbours of either kind would leave most of a tile empty.
-  const auto fills_tiles = [](const MoveProblem::Axis& axis) { return axis.offsets.empty() && axis.extent >= 4; };
-  if (fills_tiles(inner) && inner.stride != 0 && inner.stride != 1) {
-    for (std::size_t i = 0; i + 1 < axes.size(); ++i) {
-      if (fills_tiles(axes[i]) && axes[i].stride == 1) turned_ = static_cast<int>(i);
-    }
-  }
   std::vector<std::int64_t> tables;
   for (const MoveProblem::Axis& axis : axes) tables.insert(tables.end(), axis.offsets.begin(), axis.offsets.end());
   tables_ = Constant(device, tables.data(), tables.size() * sizeof(std::int64_t));
@@ -198,43 +134,22 @@ void Move::widen(std::size_t alignment) {
 
 void Move::run(const Tensor& input, Tensor& output, const Neighbours& neighbours, Stream stream) const {
   const bool wide = plan_.count >= narrow_count;
-  const std::size_t last = plan_.axes.size() - 1;
   Source source{};
   source.axes.wide = wide;
   source.base = plan_.base;
   const Target target = {.row = row_, .gap = gap_, .by_row = Divider(wide ? 1 : row_), .wide = wide};
-  Tiles tiles{};
-  tiles.target = target;
-  tiles.turned = tiles.inner = 1;
   const auto* table = tables_.as<std::int64_t>();
-  std::int64_t pitch = plan_.count;
-  for (std::size_t i = 0; i <= last; ++i) {
-    const MoveProblem::Axis& axis = plan_.axes[i];
+  for (const MoveProblem::Axis& axis : plan_.axes) {
     const auto place = static_cast<std::size_t>(source.axes.count);
-    const bool turned = static_cast<int>(i) == turned_, inner = turned_ >= 0 && i == last;
-    pitch /= axis.extent;
-    if (turned) tiles.turned = axis.extent, tiles.turned_pitch = pitch;
-    if (inner) tiles.inner = axis.extent, tiles.inner_stride = axis.stride;
     source.tables[place] = axis.offsets.empty() ? nullptr : table;
     source.strides[place] = axis.stride;
-    tiles.pitches[place] = pitch;
-    source.axes.add(turned || inner ? 1 : axis.extent);
+    source.axes.add(axis.extent);
     if (!axis.offsets.empty()) table += axis.extent;
   }
   with_word(size_, [&]<class T>(T) {
     const auto* from = static_cast<const T*>(input.raw());
     auto* to = static_cast<T*>(output.raw());
     const T fill = filling<T>(plan_.fill);
-    if (turned_ >= 0) {
-      tiles.others = source;
-      tiles.bits = bits_of_turned(tiles.turned, tiles.inner);
-      tiles.turned_tiles = detail::ceil_div(tiles.turned, std::int64_t{1} << tiles.bits);
-      tiles.inner_tiles = detail::ceil_div(tiles.inner, std::int64_t{1} << (tile_bits - tiles.bits));
-      const std::int64_t count = plan_.count / tiles.turned / tiles.inner * tiles.turned_tiles * tiles.inner_tiles;
-      launch_kernel(turn_kernel<T>, {.grid = dim3(grid_for(count, 1)), .block = dim3(threads)}, stream, tiles, from, to,
-                    fill, count, neighbours);
-      return;
-    }
     launch_kernel(move_kernel<T>, threads_for(plan_.count, threads), stream, source, target, from, to, fill,
                   plan_.count, neighbours);
   });

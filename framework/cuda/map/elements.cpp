@@ -73,7 +73,7 @@ std::string Elements::in_register(const std::string& text) {
 }
 
 Words Elements::load(DType dtype, const std::string& address, std::int64_t bytes, int count, int together,
-                     const std::string& predicate) {
+                     const std::string& predicate, const char* cached) {
   const int size = static_cast<int>(size_of(dtype)), chunk = std::min(together * size, 16);
   Words words;
   words.bytes = is_wide(dtype) ? 8 : std::min(chunk, 4);
@@ -82,7 +82,8 @@ Words Elements::load(DType dtype, const std::string& address, std::int64_t bytes
     std::vector<std::string> registers;
     for (int i = 0; i < chunk; i += words.bytes) registers.push_back(t_.fresh(bank));
     const std::string type = (words.bytes < 4 ? "u" : "b") + std::to_string(8 * words.bytes);
-    t_.line_if(predicate, "ld.global" + vector(registers.size(), type), listed(registers), at(address, bytes + first));
+    t_.line_if(predicate, std::string("ld.global") + cached + vector(registers.size(), type), listed(registers),
+               at(address, bytes + first));
     words.registers.insert(words.registers.end(), registers.begin(), registers.end());
   }
   return words;

@@ -31,8 +31,9 @@ class Elements {
   std::string in_register(const std::string& number_or_register);
 
   /// `count` neighbouring elements, `together` at a time, at [address + bytes]; nothing where the predicate is false.
+  /// `cached`: PTX's word for where, such as ".cg".
   Words load(DType dtype, const std::string& address, std::int64_t bytes, int count, int together,
-             const std::string& predicate);
+             const std::string& predicate, const char* cached = "");
   /// Element j of them as a number.
   std::string unpacked(DType dtype, const Words& words, int j);
   /// Puts numbers at [address + bytes], `step` bytes apart; `together` at a time where they are neighbours.

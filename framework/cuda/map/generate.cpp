@@ -53,7 +53,12 @@ void Generator::store_all() {
       std::string who = exists_;
       if (!pieces_[u].exists.empty())
         who = who.empty() ? pieces_[u].exists : t_.let(Bank::predicate, "and.pred", who, pieces_[u].exists);
-      for (const int i : each) store(i, static_cast<int>(u), who);
+      for (const int i : each) {
+        if (!is_interleaved(p_.stores[static_cast<std::size_t>(i)].view, s_)) store(i, static_cast<int>(u), who);
+      }
+    }
+    for (const int i : each) {
+      if (is_interleaved(p_.stores[static_cast<std::size_t>(i)].view, s_)) store_interleaved(i);
     }
   });
 }
@@ -69,6 +74,18 @@ void Generator::store(int i, int piece, const std::string& who) {
     numbers.push_back(elements_.in_register(value(result.node, std::max(piece, 0), j)));
   const int together = most_packed(view, s_.vector, alignment_.outputs[static_cast<std::size_t>(view.array)]);
   elements_.store(view.dtype, at.address, at.bytes, numbers, step == 1 ? together : 1, step * size, who);
+}
+
+void Generator::store_interleaved(int i) {
+  const auto& [node, view] = p_.stores[static_cast<std::size_t>(i)];
+  const Place at = place(view, store_bases_[static_cast<std::size_t>(i)], 0);
+  std::vector<std::string> numbers;
+  for (int j = 0; j < s_.pack; ++j) {
+    for (int u = 0; u < static_cast<int>(s_.steps); ++u) numbers.push_back(elements_.in_register(value(node, u, j)));
+  }
+  const int together = most_interleaved(view, s_, alignment_.outputs[static_cast<std::size_t>(view.array)]);
+  elements_.store(view.dtype, at.address, at.bytes, numbers, together, static_cast<std::int64_t>(size_of(view.dtype)),
+                  exists_);
 }
 
 MapKernel generate(const MapProblem& problem, const MapSchedule& schedule, const MapAlignment& alignment,

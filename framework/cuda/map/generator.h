@@ -117,6 +117,8 @@ class Generator {
   Place place(const MapView& view, const std::string& base, int piece);
   /// offset + the sum of coordinates * strides, of element j of a pack.
   std::string sum_of(const MapAxes& strides, std::int64_t offset, int piece, int j);
+  /// The piece with which a load's words come.
+  int piece_of_words(int node, int piece) const;
   /// Brings a node's elements of a piece into registers, as they are stored.
   void load(int node, int piece);
   std::pair<Place, std::string> guarded(const MapView& view, Place at, std::string inside, int piece, int j);
@@ -144,6 +146,7 @@ class Generator {
   std::string storing();
   void store_all();
   void store(int store, int piece, const std::string& who);
+  void store_interleaved(int store);
 
   const MapProblem& p_;
   const MapSchedule& s_;

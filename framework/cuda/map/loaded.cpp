@@ -2,52 +2,109 @@
 
 #include <cuda.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <map>
 #include <mutex>
+#include <semaphore>
+#include <thread>
 #include <type_traits>
 
 #include "lamina/base/error.h"
+#include "lamina/cuda/map/ptx_text.h"
+#include "lamina/cuda/runtime/check.h"
 #include "lamina/cuda/runtime/driver_function.h"
 #include "lamina/tensor/device_memory.h"
 
 namespace lamina::cuda {
 namespace {
 
-struct Library {
-  using Unload = decltype(&cuLibraryUnload);
-  std::unique_ptr<std::remove_pointer_t<CUlibrary>, Unload> handle{nullptr, driver_function<Unload>("cuLibraryUnload")};
-  CUkernel kernel = nullptr;
+#define LAMINA_DRIVER(function) driver_function<decltype(&function)>(#function)
 
-  Library(const std::string& module, const std::string& name) {
-    const auto load = driver_function<decltype(&cuLibraryLoadData)>("cuLibraryLoadData");
-    const auto find = driver_function<decltype(&cuLibraryGetKernel)>("cuLibraryGetKernel");
-    CUlibrary loaded = nullptr;
-    require(load(&loaded, module.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-    handle.reset(loaded);
-    require(find(&kernel, loaded, name.c_str()));
-  }
+void require(CUresult status, const char* log = "") {
+  if (status == CUDA_SUCCESS) return;
+  const char* words = "no words for it";
+  (void)LAMINA_DRIVER(cuGetErrorString)(status, &words);
+  detail::fail("the driver does not compile a generated kernel: ", words, *log == 0 ? "" : ": ", log);
+}
+
+/// As many compile at once as there are processors.
+struct Turn {
+  Turn() { free().acquire(); }
+  ~Turn() { free().release(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
  private:
-  static void require(CUresult status) {
-    if (status == CUDA_SUCCESS) return;
-    const char* words = "no words for it";
-    (void)driver_function<decltype(&cuGetErrorString)>("cuGetErrorString")(status, &words);
-    detail::fail("the driver does not compile a generated kernel: ", words);
+  static std::counting_semaphore<>& free() {
+    static std::counting_semaphore<> processors(std::max<std::ptrdiff_t>(std::thread::hardware_concurrency(), 1));
+    return processors;
   }
 };
 
-std::mutex mutex;
-std::map<std::string, std::weak_ptr<Library>> libraries;  // by text
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, CUresult (*)(Handle)>;
 
 }  // namespace
 
-LoadedKernel::LoadedKernel(const std::string& module, const std::string& name) {
+struct LoadedKernel::Library {
+  Owned<CUlibrary> handle{nullptr, LAMINA_DRIVER(cuLibraryUnload)};
+  CUkernel kernel = nullptr;
+
+  /// By the linker, which compiles in several threads at once, as the loader does not.
+  Library(int device, const std::string& module, const std::string& name) {
+    const DeviceGuard guard(device);
+    check(cudaFree(nullptr));  // the linker wants the device's context
+    std::array<char, 1024> log{};
+    std::array<CUjit_option, 2> options = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(std::uintptr_t{log.size() - 1})};
+    CUlinkState state = nullptr;
+    require(LAMINA_DRIVER(cuLinkCreate)(2, options.data(), values.data(), &state));
+    const Owned<CUlinkState> linker(state, LAMINA_DRIVER(cuLinkDestroy));
+    require(LAMINA_DRIVER(cuLinkAddData)(state, CU_JIT_INPUT_PTX, const_cast<char*>(module.c_str()), module.size() + 1,
+                                         name.c_str(), 0, nullptr, nullptr),
+            log.data());
+    void* code = nullptr;
+    std::size_t size = 0;
+    require(LAMINA_DRIVER(cuLinkComplete)(state, &code, &size), log.data());
+    CUlibrary loaded = nullptr;
+    require(LAMINA_DRIVER(cuLibraryLoadData)(&loaded, code, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    handle.reset(loaded);
+    require(LAMINA_DRIVER(cuLibraryGetKernel)(&kernel, loaded, name.c_str()));
+  }
+};
+
+LoadedKernel::LoadedKernel(int device, int architecture, const std::string& module, const std::string& name) {
   if (lamina::detail::DryRun::active()) return;
+  static std::mutex mutex;
+  static std::map<std::pair<int, std::string>, std::weak_ptr<const Making>> known;
   const std::lock_guard lock(mutex);
-  std::erase_if(libraries, [](const auto& one) { return one.second.expired(); });
-  std::shared_ptr<Library> library = libraries[module].lock();
-  if (!library) libraries[module] = library = std::make_shared<Library>(module, name);
-  kernel_ = std::shared_ptr<const void>(library, library->kernel);
+  std::erase_if(known, [](const auto& one) { return one.second.expired(); });
+  std::weak_ptr<const Making>& place = known[{architecture, module}];
+  making_ = place.lock();
+  if (making_) return;
+  place = making_ = std::make_shared<const Making>(std::async(std::launch::async, [=] {
+    const Turn turn;
+    return std::make_unique<Library>(device, module, name);
+  }));
 }
+
+bool driver_compiles(int device) {
+  if (lamina::detail::DryRun::active()) return true;
+  static const bool compiles = [device] {
+    try {
+      PtxText text;
+      const std::string kernel = text.entry("nothing", 0, 32, 0);
+      (void)LoadedKernel(device, 0, ptx_header(0) + kernel, "nothing").get();
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }();
+  return compiles;
+}
+
+const void* LoadedKernel::get() const { return making_ ? making_->get()->kernel : nullptr; }
 
 }  // namespace lamina::cuda

@@ -6,12 +6,10 @@
 #include <array>
 #include <limits>
 
-#include "lamina/base/math.h"
 #include "lamina/cuda/map/elements.h"
 #include "lamina/cuda/map/generate.h"
 #include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/map/ptx_text.h"
-#include "lamina/cuda/runtime/stream.h"
 
 namespace lamina::cuda {
 namespace {
@@ -21,6 +19,11 @@ using namespace tables;
 constexpr const char* entry_name = "map";
 constexpr std::size_t most_pointers = 32;  // of a kernel
 
+// What is worth compiling a kernel for, measured beside the kernels that are there. Of reductions, for which bits
+// depend on the kernel, it depends on the extents of one image alone.
+constexpr std::int64_t least_bytes = 1 << 16;
+constexpr std::int64_t short_row = 192, longest_row = 8192;  // a block reads the longer ones again and again
+
 MapAlignment alignment_of(const Preparation& p, std::size_t parameters) {
   MapAlignment result;
   for (const View& view : p.inputs) result.inputs.push_back(view.alignment);
@@ -29,62 +32,91 @@ MapAlignment alignment_of(const Preparation& p, std::size_t parameters) {
   return result;
 }
 
+/// The launch. Pointers stand in the order that MapKernel says.
+struct MapRun {
+  LoadedKernel kernel;
+  Launch launch;
+  Constants constants;              ///< what the others point to
+  std::vector<const void*> others;  ///< parameters, the first of them, and tables
+  std::size_t parameters = 0;
+
+  void wait() const { (void)kernel.get(); }
+  void operator()(Inputs inputs, Outputs outputs, const Execution& execution) const {
+    std::array<const void*, most_pointers> pointers;
+    std::array<void*, most_pointers> arguments;
+    std::size_t count = 0;
+    const auto add = [&](const void* pointer) {
+      pointers[count] = pointer;
+      arguments[count] = &pointers[count];
+      ++count;
+    };
+    for (const Tensor& input : inputs) add(input.raw());
+    for (std::size_t i = 0; i < parameters; ++i) add(others[i]);
+    for (Tensor& output : outputs) add(output.raw());
+    for (std::size_t i = parameters; i < others.size(); ++i) add(others[i]);
+    add(execution.workspace), add(execution.counters);  // which a kernel without parts does not have
+    launch_kernel(kernel.get(), launch, execution.stream, arguments.data());
+  }
+};
+
 }  // namespace
 
-bool takes_map(const std::optional<MapOf>& of, const Preparation& p) {
+bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
   if (!of) return false;
-  const MapProblem& map = of->map;
+  const MapProblem& map = *of;
   double points = 1;
   for (const std::int64_t extent : map.extents) points *= static_cast<double>(extent);
   if (points > std::numeric_limits<std::int32_t>::max()) return false;  // points are counted in 31 bits
   const auto converts = [&](const MapView& view) { return Elements::converts(view.dtype, map.compute); };
-  std::size_t pointers = p.inputs.size() + of->parameters.size() + p.outputs.size() + 2;
+  std::size_t pointers = p.inputs.size() + map.parameters.size() + p.outputs.size() + 2;
   for (const MapView& view : map.loads) pointers += view.tables.size();
   return pointers <= most_pointers && std::all_of(map.loads.begin(), map.loads.end(), converts) &&
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }
 
-std::unique_ptr<Operator> prepare_map(const MapOf& of, const Preparation& p) {
-  const MapProblem map = simplified(of.map);
-  const MapAlignment alignment = alignment_of(p, of.parameters.size());
+bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
+  const MapProblem map = simplified(*problem);
+  const MapSchedule how = schedule(map, alignment_of(p, problem->parameters.size()), p.device.multiprocessors);
+  std::int64_t bytes = 0, reduced = 1;
+  for (std::size_t a = 0; a < map.extents.size(); ++a) reduced *= map.reduces(a) ? map.extents[a] : 1;
+  bool lies_well = true;
+  const auto look = [&](const MapView& view) {
+    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+    bytes += volume_of(map, view) * size;
+    const std::int64_t stride = how.vector < 0 ? 1 : view.strides[static_cast<std::size_t>(how.vector)];
+    lies_well = lies_well && (stride <= 1 || is_staged(view, how) || is_interleaved(view, how));
+  };
+  for (const MapView& view : map.loads) look(view);
+  for (const auto& store : map.stores) look(store.view);
+  const std::int64_t counted = map.reduced == 0 ? bytes : bytes / std::max<std::int64_t>(p.images, 1);
+  const bool in_rows = how.name == "rows" && how.parts == 1;
+  const std::int64_t least = !in_rows ? least_bytes : reduced <= short_row ? 2 * least_bytes : 8 * least_bytes;
+  return lies_well && counted >= least && !(in_rows && reduced > longest_row) && driver_compiles(index(p));
+}
+
+std::unique_ptr<Operator> prepare_map(const MapProblem& problem, const Preparation& p) {
+  const MapProblem map = simplified(problem);
+  const MapAlignment alignment = alignment_of(p, problem.parameters.size());
   const MapSchedule how = schedule(map, alignment, p.device.multiprocessors);
   const int architecture = p.device.architecture;
   const PtxFunctions& functions = PtxFunctions::all();
   const MapKernel kernel = generate(map, how, alignment, functions, entry_name, architecture);
-  const LoadedKernel loaded(ptx_header(architecture) + functions.definitions(kernel.called) + kernel.text, entry_name);
+  const LoadedKernel loaded(index(p), architecture,
+                            ptx_header(architecture) + functions.definitions(kernel.called) + kernel.text, entry_name);
   Constants constants(index(p));
-  std::vector<const void*> parameters, tables;
-  for (const Tensor& parameter : of.parameters) parameters.push_back(constants.add(parameter));
+  std::vector<const void*> others;
+  for (const Tensor& parameter : problem.parameters) others.push_back(constants.add(parameter));
+  const std::size_t parameters = others.size();
   for (const MapView::Table* table : kernel.tables) {
-    tables.push_back(constants.add(std::vector<std::int32_t>(table->entries->begin(), table->entries->end())));
+    others.push_back(constants.add(std::vector<std::int32_t>(table->entries->begin(), table->entries->end())));
   }
   const Launch launch = {.grid = dim3(static_cast<unsigned>(kernel.blocks), static_cast<unsigned>(kernel.parts)),
-                         .block = dim3(static_cast<unsigned>(kernel.threads))};
-  const std::int64_t counters_at = detail::round_up<std::int64_t>(kernel.workspace, 16), counters = kernel.counters;
-  return make_on_device(index(p), "map (" + std::string(how.name) + ")",
-                        {.workspace = static_cast<std::size_t>(counters == 0 ? 0 : counters_at + counters)},
-                        [=, device = index(p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-                          (void)constants;  // which it keeps
-                          std::array<const void*, most_pointers> pointers;
-                          std::array<void*, most_pointers> arguments;
-                          std::size_t count = 0;
-                          const auto add = [&](const void* pointer) {
-                            pointers[count] = pointer;
-                            arguments[count] = &pointers[count];
-                            ++count;
-                          };
-                          for (const Tensor& input : inputs) add(input.raw());
-                          for (const void* parameter : parameters) add(parameter);
-                          for (Tensor& output : outputs) add(output.raw());
-                          for (const void* table : tables) add(table);
-                          if (counters > 0) {
-                            auto* const space = static_cast<std::byte*>(execution.workspace);
-                            add(space), add(space + counters_at);
-                            fill_bytes(device, space + counters_at, 0, static_cast<std::size_t>(counters),
-                                       execution.stream);
-                          }
-                          launch_kernel(loaded.get(), launch, execution.stream, arguments.data());
-                        });
+                         .block = dim3(static_cast<unsigned>(kernel.threads)),
+                         .overlaps = architecture >= 90};  // as the text says that it waits
+  return make_on_device(
+      index(p), "map (" + std::string(how.name) + ")",
+      {.workspace = static_cast<std::size_t>(kernel.workspace), .counters = static_cast<std::size_t>(kernel.counters)},
+      MapRun{loaded, launch, constants, others, parameters});
 }
 
 }  // namespace lamina::cuda

@@ -9,8 +9,9 @@
 /// Rows that run a problem as a Map, by a kernel generated for it.
 namespace lamina::cuda {
 
-bool takes_map(const std::optional<MapOf>& map, const Preparation& preparation);
-std::unique_ptr<Operator> prepare_map(const MapOf& map, const Preparation& preparation);
+bool takes_map(const std::optional<MapProblem>& map, const Preparation& preparation);
+bool pays_map(const std::optional<MapProblem>& map, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_map(const MapProblem& map, const Preparation& preparation);
 
 template <class Problem>
 bool takes_as_map(const Problem& problem, const Preparation& preparation) {
@@ -20,13 +21,18 @@ template <class Problem>
 std::unique_ptr<Operator> prepare_as_map(const Problem& problem, const Preparation& preparation) {
   return prepare_map(*map_of(problem, preparation), preparation);
 }
-/// Until the kernels that it takes the place of are gone it stands behind them.
 template <class Problem>
-bool never_pays(const Problem&, const Preparation&) {
-  return false;
+bool pays_as_map(const Problem& problem, const Preparation& preparation) {
+  const std::optional<MapProblem> map = map_of(problem, preparation);
+  if constexpr (std::is_same_v<Problem, PoolProblem>) {  // other windows have a kernel that knows how they overlap
+    if (!map->loads[0].is_dense() || map->extents[4] * map->extents[5] > 8) return false;
+  }
+  return pays_map(map, preparation);
 }
+/// A problem's row, in front of those of other kernels: it pays where it is faster.
 template <class Problem>
-inline constexpr Kernel<Problem> map_row = {"map", takes_as_map<Problem>, prepare_as_map<Problem>, never_pays<Problem>,
-                                            reads::slices | reads::strides | reads::chain | reads::operands};
+inline constexpr Kernel<Problem> map_row = {"map", takes_as_map<Problem>, prepare_as_map<Problem>, pays_as_map<Problem>,
+                                            reads::slices | reads::strides | reads::chain | reads::operands |
+                                                (std::is_same_v<Problem, MoveProblem> ? reads::codes : 0)};
 
 }  // namespace lamina::cuda

@@ -74,29 +74,35 @@ void Generator::meet(int i, State& state) {
   }
   const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
-    // [sharers][slots][elements]
+    // [sharers][elements][slots]
     const auto size = static_cast<std::int64_t>(size_of(p_.compute)),
                row = static_cast<std::int64_t>(sums.size()) * size;
     const std::int64_t first = shared_;
     shared_ += sharers * slots_ * row;
     const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
-    const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, row, memory);
+    const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, size, memory);
     const std::string sharer = neighbours_ ? t_.quotient(lane_, 32) : lane_;
-    const std::string to = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
-    for (std::size_t j = 0; j < sums.size(); ++j) {
-      t_.line("st.shared." + elements_.type(),
-              "[" + to + "+" + std::to_string(first + static_cast<std::int64_t>(j) * size) + "]", sums[j]);
-    }
-    t_.line("bar.sync", 0);
-    State all = begin(kind, sums.size(), true);
-    repeat(sharers, [&] {
+    const std::string own = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
+    const auto place = [&](const std::string& base, std::int64_t of, std::size_t j) {
+      return "[" + base + "+" + std::to_string(first + slots_ * (of * row + static_cast<std::int64_t>(j) * size)) + "]";
+    };
+    const auto put = [&](const std::string& who) {
+      for (std::size_t j = 0; j < sums.size(); ++j)
+        t_.line_if(who, "st.shared." + elements_.type(), place(own, 0, j), sums[j]);
+      t_.line("bar.sync", 0);
+    };
+    put("");
+    for (std::int64_t half = sharers / 2; half > 0; half /= 2) {  // the first half adds what the second has
+      const std::string adds = t_.let(Bank::predicate, "setp.lt.u32", sharer, half);
       for (std::size_t j = 0; j < sums.size(); ++j) {
-        const std::string from = "[" + mine + "+" + std::to_string(first + static_cast<std::int64_t>(j) * size) + "]";
-        add(all, j, t_.let(elements_.bank(), "ld.shared." + elements_.type(), from), "");
+        const std::string other = t_.fresh(elements_.bank());
+        t_.line_if(adds, "ld.shared." + elements_.type(), other, place(own, half, j));
+        elements_.join(kind, sums[j], other, adds);
       }
-      t_.line("add.u32", mine, mine, slots_ * row);
-    });
-    sums = settled(all);
+      put(adds);
+    }
+    for (std::size_t j = 0; j < sums.size(); ++j)
+      sums[j] = t_.let(elements_.bank(), "ld.shared." + elements_.type(), place(mine, 0, j));
   }
   for (std::size_t j = 0; j < sums.size(); ++j) values_[{i, -1, along_element(i) ? static_cast<int>(j) : -1}] = sums[j];
 }
@@ -104,23 +110,24 @@ void Generator::meet(int i, State& state) {
 void Generator::meet_blocks() {
   const int parameters = kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size());
   const std::string work = pointer(parameters), counters = pointer(parameters + 1);
-  const auto size = static_cast<std::int64_t>(size_of(p_.compute));
-  // [numbers][parts][groups]
+  // [parts][groups][numbers]
   std::vector<std::string*> numbers;
-  std::vector<MapReduction> kinds;
+  std::vector<State> states;
   for (auto& [key, number] : values_) {
-    if (node(key[0]).kind == MapNode::Kind::reduce) numbers.push_back(&number), kinds.push_back(node(key[0]).reduction);
+    if (node(key[0]).kind != MapNode::Kind::reduce) continue;
+    numbers.push_back(&number);
+    states.push_back(begin(node(key[0]).reduction, 1, true));
   }
-  const std::int64_t plane = s_.parts * groups_ * size;
-  kernel_.workspace = plane * static_cast<std::int64_t>(numbers.size());
+  const auto count = static_cast<int>(numbers.size());
+  const std::int64_t size = static_cast<std::int64_t>(size_of(p_.compute)) * count;
+  const int together = count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;
+  kernel_.workspace = s_.parts * groups_ * size;
   kernel_.counters = kernel_.blocks * 4;
   const std::string part = t_.special("ctaid.y"), block = t_.special("ctaid.x");
   const std::string column = t_.advanced(work, group_, size), mine = t_.advanced(column, part, groups_ * size);
-  const std::string stores = storing();
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const std::string to = t_.let(Bank::b64, "add.s64", mine, plane * static_cast<std::int64_t>(i));
-    t_.line_if(stores, "st.global." + elements_.type(), "[" + to + "]", *numbers[i]);
-  }
+  std::vector<std::string> known;
+  for (const std::string* number : numbers) known.push_back(*number);
+  elements_.store(p_.compute, mine, 0, known, together, size / count, storing());
   t_.line("membar.gl");
   t_.line("bar.sync", 0);
   const std::string waits = t_.fresh_label(), end = t_.fresh_label();
@@ -133,15 +140,20 @@ void Generator::meet_blocks() {
   const std::string last = t_.let(Bank::b32, "ld.shared.u32", first);
   t_.line_if(t_.let(Bank::predicate, "setp.ne.u32", last, s_.parts - 1), "bra", end);
   t_.line("membar.gl");
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    State state = begin(kinds[i], 1, true);
-    const std::string from = t_.let(Bank::b64, "add.s64", column, plane * static_cast<std::int64_t>(i));
-    repeat(s_.parts, [&] {
-      add(state, 0, t_.let(elements_.bank(), "ld.global.cg." + elements_.type(), "[" + from + "]"), "");
-      t_.line("add.s64", from, from, groups_ * size);
-    });
-    *numbers[i] = settled(state)[0];
-  }
+  const auto some = [&](std::int64_t parts) {
+    std::vector<Words> found;
+    for (std::int64_t j = 0; j < parts; ++j)
+      found.push_back(elements_.load(p_.compute, column, j * groups_ * size, count, together, "", ".cg"));
+    for (const Words& words : found) {
+      for (int i = 0; i < count; ++i)
+        add(states[static_cast<std::size_t>(i)], 0, elements_.unpacked(p_.compute, words, i), "");
+    }
+    t_.line("add.s64", column, column, parts * groups_ * size);
+  };
+  constexpr std::int64_t under_way = 4;
+  if (s_.parts >= under_way) repeat(s_.parts / under_way, [&] { some(under_way); });
+  if (s_.parts % under_way != 0) some(s_.parts % under_way);
+  for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = settled(states[i])[0];
   store_all();
   t_.place(end);
 }

@@ -9,7 +9,10 @@ namespace lamina::cuda {
 namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
-constexpr std::int64_t in_flight = 4;  // steps of a thread that stand in the text one after the other
+constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
+constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
+constexpr std::int64_t few_packs = 128;     // of a multiprocessor
+constexpr std::int64_t least_of_part = 32;  // elements of each column: what a part knows is written and read in f32
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -53,7 +56,8 @@ int vector_axis(const MapProblem& problem, const Views& views) {
   return best;
 }
 
-/// Elements of 16 bytes of the narrowest array along an axis, or fewer if some do not lie so.
+/// Elements of 16 bytes of the narrowest array along an axis, or fewer if some do not lie so: if none do, where nothing
+/// is reduced and a thread may read some of its elements one by one.
 int pack_along(const MapProblem& problem, const Views& views, int axis) {
   std::size_t narrowest = 16;
   views.each([&](const MapView& view, std::size_t) {
@@ -62,14 +66,15 @@ int pack_along(const MapProblem& problem, const Views& views, int axis) {
   auto pack = static_cast<int>(16 / narrowest);
   const auto fits = [&] {
     if (problem.extents[static_cast<std::size_t>(axis)] % pack != 0) return false;
-    bool all = true;
+    bool all = true, some = false;
     views.each([&](const MapView& view, std::size_t alignment) {
       const bool together =
           view.strides[static_cast<std::size_t>(axis)] == 1 && !looks_at_each(view, static_cast<std::size_t>(axis));
       const int words = std::min<int>(pack, 16 / static_cast<int>(size_of(view.dtype)));
-      all = all && (!together || most_packed(view, axis, alignment) >= words);
+      const bool fit = together && most_packed(view, axis, alignment) >= words;
+      all = all && (!together || fit), some = some || fit;
     });
-    return all;
+    return problem.reduced == 0 ? all || some : all;
   };
   while (pack > 1 && !fits()) pack /= 2;
   return pack;
@@ -139,11 +144,47 @@ bool turn(const MapProblem& problem, const Views& views, MapSchedule& result) {
   return true;
 }
 
+/// Where a short axis lies side by side in some views, and packs of another in the rest.
+bool interleave(const MapProblem& problem, const Views& views, MapSchedule& result) {
+  constexpr std::int64_t longest = 8;
+  for (std::size_t axis = 0; axis < problem.extents.size(); ++axis) {
+    if (problem.extents[axis] > longest) continue;
+    result.repeated = static_cast<int>(axis), result.steps = result.pieces = problem.extents[axis];
+    result.interleaved = true;
+    for (std::size_t along = 0; along < problem.extents.size(); ++along) {
+      result.vector = static_cast<int>(along);
+      bool all = along != axis, some = false, others = false;
+      views.each([&](const MapView& view, std::size_t) {
+        const bool mixed = is_interleaved(view, result);
+        some = some || mixed;
+        others = others || view.strides[along] == 1;
+        all = all && (mixed || view.strides[along] <= 1);
+      });
+      if (!all || !some || !others) continue;
+      result.pack = pack_along(problem, views, result.vector);
+      if (result.pack > 1) return true;
+    }
+  }
+  result = {.name = result.name};
+  return false;
+}
+
 }  // namespace
 
 bool is_staged(const MapView& view, const MapSchedule& schedule) {
   return schedule.staged >= 0 && view.is_dense() && view.strides[static_cast<std::size_t>(schedule.staged)] == 1 &&
          view.strides[static_cast<std::size_t>(schedule.vector)] > 1;
+}
+
+bool is_interleaved(const MapView& view, const MapSchedule& schedule) {
+  return schedule.interleaved && view.is_dense() && view.strides[static_cast<std::size_t>(schedule.repeated)] == 1 &&
+         view.strides[static_cast<std::size_t>(schedule.vector)] == schedule.steps;
+}
+
+int most_interleaved(const MapView& view, const MapSchedule& schedule, std::size_t alignment) {
+  MapView blocks = view;  // of which each is one
+  blocks.strides[static_cast<std::size_t>(schedule.vector)] = schedule.steps * schedule.pack;
+  return most_packed(blocks, schedule.repeated, alignment);
 }
 
 int most_packed(const MapView& view, int axis, std::size_t alignment) {
@@ -169,13 +210,17 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   MapSchedule result{.name = "map"};
   if (problem.extents.empty()) return result;
   const Views views{problem, alignment};
-  if (problem.reduced == 0 && turn(problem, views, result)) return result;
+  if (problem.reduced == 0 && (interleave(problem, views, result) || turn(problem, views, result))) return result;
   result.vector = vector_axis(problem, views);
   result.pack = pack_along(problem, views, result.vector);
   const bool of_reduced = problem.reduces(static_cast<std::size_t>(result.vector));
   std::int64_t kept = 1, reduced = 1;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced : kept) *= problem.extents[a];
   (of_reduced ? reduced : kept) /= result.pack;
+  const std::int64_t packs = of_reduced ? 1 : problem.extents[static_cast<std::size_t>(result.vector)] / result.pack;
+  // Of few points a thread has fewer, which changes no sum's order.
+  const bool alone = !of_reduced && reduced <= 2 * in_flight;
+  for (; alone && result.pack > 1 && kept < few_packs * processors; kept *= 2) result.pack /= 2;
   if (reduced == 1) {
     const int axis = axis_to_repeat(problem, result.vector);
     if (axis < 0) return result;
@@ -185,19 +230,18 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     if (turns > 1) result.repeated = axis, result.steps = turns;
     return result;
   }
-  const std::int64_t packs = of_reduced ? 1 : problem.extents[static_cast<std::size_t>(result.vector)] / result.pack;
+  std::int64_t enough = 0;  // of a part
   if (of_reduced) {
     result.name = "rows";
     result.lanes = std::min(block, power_of_two_from(detail::ceil_div(reduced, in_flight)));
+    enough = result.lanes * 2 * in_flight;
   } else {
-    result.name = reduced <= 2 * in_flight ? "window" : "columns";
+    result.name = alone ? "window" : "columns";
     result.lanes = std::min(
-        {warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(block, power_of_two_from(packs))});
+        {warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(least_beside, power_of_two_from(packs))});
+    enough = std::max(result.lanes * in_flight, least_of_part);
   }
-  if (!comes_back(problem)) {
-    const std::int64_t enough = result.lanes * 2 * in_flight;
-    result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
-  }
+  if (!comes_back(problem)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
   result.steps = detail::ceil_div(reduced, result.parts * result.lanes);
   result.pieces = result.steps;
   if (result.steps > 2 * in_flight) {

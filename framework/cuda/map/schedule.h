@@ -13,15 +13,16 @@ namespace lamina::cuda {
 /// reduced there. The order of every sum follows from the reduced extents alone: bits depend neither on how many images
 /// there are nor on the device.
 struct MapSchedule {
-  std::string_view name;    ///< map, turn, rows, columns or window
-  int vector = -1;          ///< the axis of the packs; -1: there is no axis
-  int pack = 1;             ///< elements
-  int threads = 256;        ///< of a block
-  std::int64_t lanes = 1;   ///< a power of two; neighbouring threads where packs are of reduced elements
-  std::int64_t parts = 1;   ///< the last of these blocks adds up what they found
-  std::int64_t steps = 1;   ///< of a thread, along what is reduced or `repeated`
-  std::int64_t pieces = 1;  ///< of those that stand in the text one after the other
-  int repeated = -1;        ///< a kept axis of which a thread has `steps` points, for what they have in common
+  std::string_view name;     ///< map, turn, rows, columns or window
+  int vector = -1;           ///< the axis of the packs; -1: there is no axis
+  int pack = 1;              ///< elements
+  int threads = 256;         ///< of a block
+  std::int64_t lanes = 1;    ///< a power of two; neighbouring threads where packs are of reduced elements
+  std::int64_t parts = 1;    ///< the last of these blocks adds up what they found
+  std::int64_t steps = 1;    ///< of a thread, along what is reduced or `repeated`
+  std::int64_t pieces = 1;   ///< of those that stand in the text one after the other
+  int repeated = -1;         ///< a kept axis of which a thread has `steps` points, for what they have in common
+  bool interleaved = false;  ///< they are all of them, and lie side by side in some arrays, packs apart in others
   /// A kept axis along which some loads lie side by side, while results do along `vector`: a block has a square of
   /// both, `tile` long, and such loads go through its shared memory, `staged_pack` elements at a time.
   int staged = -1;
@@ -38,6 +39,12 @@ MapSchedule schedule(const MapProblem& simplified, const MapAlignment& alignment
 
 /// Whether the schedule brings the view's elements through shared memory.
 bool is_staged(const MapView& view, const MapSchedule& schedule);
+
+/// Whether the view has all points of `repeated` side by side, and those of a thread's pack behind each other.
+bool is_interleaved(const MapView& view, const MapSchedule& schedule);
+
+/// How many neighbours of an interleaved view one access may have.
+int most_interleaved(const MapView& view, const MapSchedule& schedule, std::size_t alignment);
 
 /// How many neighbours along an axis of the view one access may have: its stride is 1 there, whatever it steps along
 /// otherwise keeps to `alignment` bytes, and nothing looks at each of them. 1 where they do not lie side by side, or

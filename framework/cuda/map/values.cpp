@@ -53,10 +53,14 @@ std::string Generator::sum_of(const MapAxes& strides, std::int64_t offset, int p
   return whole({sum, offset});
 }
 
+int Generator::piece_of_words(int i, int piece) const {
+  return !along_piece(i) ? -1 : is_interleaved(load_of(i), s_) ? 0 : piece;
+}
+
 void Generator::load(int i, int piece) {
-  if (!along_piece(i)) piece = -1;
-  if (words_.contains({i, piece})) return;
   const MapView& view = load_of(i);
+  piece = piece_of_words(i, piece);
+  if (words_.contains({i, piece})) return;
   const std::string& base = load_bases_[static_cast<std::size_t>(node(i).view)];
   const bool many = along_element(i);
   const std::string exists = piece < 0 ? "" : pieces_[static_cast<std::size_t>(piece)].exists;
@@ -64,6 +68,13 @@ void Generator::load(int i, int piece) {
   Loaded& loaded = words_[{i, piece}];
   if (is_staged(view, s_)) {
     loaded.packs.push_back(from_square(static_cast<std::size_t>(node(i).view), piece));
+    return;
+  }
+  const std::size_t alignment = alignment_.inputs[static_cast<std::size_t>(view.array)];
+  if (is_interleaved(view, s_)) {
+    const Place at = place(view, base, piece);
+    loaded.packs.push_back(elements_.load(view.dtype, at.address, at.bytes, s_.pack * static_cast<int>(s_.steps),
+                                          most_interleaved(view, s_, alignment), ""));
     return;
   }
   const int packs = each ? s_.pack : 1;
@@ -74,7 +85,7 @@ void Generator::load(int i, int piece) {
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
     if (each) at.bytes += view.strides[static_cast<std::size_t>(s_.vector)] * j * size;
     const int count = many && !each ? s_.pack : 1;
-    const int together = most_packed(view, s_.vector, alignment_.inputs[static_cast<std::size_t>(view.array)]);
+    const int together = most_packed(view, s_.vector, alignment);
     loaded.packs.push_back(elements_.load(view.dtype, at.address, at.bytes, count, std::min(count, together), inside));
     if (!view.is_dense()) loaded.inside.push_back(inside);
   }
@@ -111,7 +122,11 @@ std::string Generator::value(int i, int piece, int j) {
     case MapNode::Kind::load: {
       load(i, piece);
       const MapView& view = load_of(i);
-      const Loaded& loaded = words_.at({i, piece});
+      const Loaded& loaded = words_.at({i, piece_of_words(i, piece)});
+      if (is_interleaved(view, s_)) {
+        result = elements_.unpacked(view.dtype, loaded.packs[0], j * static_cast<int>(s_.steps) + piece);
+        break;
+      }
       const auto pack = loaded.packs.size() > 1 ? static_cast<std::size_t>(j) : 0;
       result = elements_.unpacked(view.dtype, loaded.packs[pack], loaded.packs.size() > 1 ? 0 : std::max(j, 0));
       if (!loaded.inside.empty() && !loaded.inside[pack].empty()) {

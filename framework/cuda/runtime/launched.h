@@ -21,18 +21,29 @@ using Takes = bool(const Problem&, const Preparation&);
 template <class Problem>
 using Prepare = std::unique_ptr<Operator>(const Problem&, const Preparation&);
 
-/// make_operator, of what runs with the device current, and not at all where the output is empty.
+/// A function object that runs with the device current, and not at all where the output is empty.
+template <class Run>
+struct OnDevice {
+  int device;
+  Run run;
+
+  void wait() const
+    requires requires(const Run& r) { r.wait(); }
+  {
+    run.wait();
+  }
+  void operator()(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const {
+    if (outputs[0].numel() == 0) return;
+    const DeviceGuard guard(device);
+    run(inputs, outputs, execution);
+  }
+};
+
+/// make_operator of that.
 template <class Run>
 std::unique_ptr<Operator> make_on_device(int device, std::string description, lamina::detail::OperatorTraits traits,
                                          Run run) {
-  return lamina::detail::make_operator(
-      std::move(description), traits,
-      [device, run = std::move(run)](std::span<const Tensor> inputs, std::span<Tensor> outputs,
-                                     const Execution& execution) {
-        if (outputs[0].numel() == 0) return;
-        const DeviceGuard guard(device);
-        run(inputs, outputs, execution);
-      });
+  return lamina::detail::make_operator(std::move(description), traits, OnDevice<Run>{device, std::move(run)});
 }
 template <class Run>
 std::unique_ptr<Operator> make_on_device(int device, std::string description, Run run) {

@@ -5,21 +5,12 @@
 #include <numeric>
 
 #include "lamina/base/error.h"
+#include "lamina/kernel/map/axes.h"
 
 namespace lamina {
 namespace {
 
-/// Calls each(strides) for every list of numbers, one an axis, that a problem has beside its extents.
-template <class Problem, class F>
-void each_strides(Problem& problem, F&& each) {
-  const auto of_view = [&](auto& view) {
-    each(view.strides);
-    for (auto& guard : view.guards) each(guard.strides);
-    for (auto& table : view.tables) each(table.strides);
-  };
-  for (auto& view : problem.loads) of_view(view);
-  for (auto& store : problem.stores) of_view(store.view);
-}
+using detail::each_strides;
 
 void put_in_order(MapAxes& numbers, const std::vector<std::size_t>& order) {
   MapAxes sorted;
@@ -34,12 +25,6 @@ void put_in_order(MapProblem& problem, const std::vector<std::size_t>& order) {
   each_strides(problem, [&](MapAxes& strides) { put_in_order(strides, order); });
   put_in_order(problem.extents, order);
   problem.reduced = reduced;
-}
-
-std::int64_t volume_of(const MapProblem& problem, const MapView& view) {
-  std::int64_t volume = 1;
-  for (std::size_t a = 0; a < problem.extents.size(); ++a) volume *= view.strides[a] == 0 ? 1 : problem.extents[a];
-  return volume;
 }
 
 /// Whether every view steps from the last element of axis `inner` to the next of `outer` as within `inner`.
@@ -94,6 +79,12 @@ std::vector<unsigned> dependence(const MapProblem& problem) {
     result.push_back(node.kind == MapNode::Kind::reduce ? axes & ~problem.reduced : axes);
   }
   return result;
+}
+
+std::int64_t volume_of(const MapProblem& problem, const MapView& view) {
+  std::int64_t volume = 1;
+  for (std::size_t a = 0; a < problem.extents.size(); ++a) volume *= view.strides[a] == 0 ? 1 : problem.extents[a];
+  return volume;
 }
 
 MapProblem simplified(const MapProblem& problem) {

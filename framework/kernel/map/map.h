@@ -8,6 +8,7 @@
 
 #include "lamina/kernel/pointwise.h"
 #include "lamina/tensor/dtype.h"
+#include "lamina/tensor/tensor.h"
 
 /// A Map: everything that is arithmetic and no product.
 namespace lamina {
@@ -84,6 +85,7 @@ struct MapProblem {
   };
   std::vector<Store> stores = {};
   DType compute = DType::f32;
+  std::vector<Tensor> parameters = {};  ///< f32: the arrays behind the operation's inputs
 
   bool reduces(std::size_t axis) const { return ((reduced >> axis) & 1u) != 0; }
 
@@ -93,12 +95,13 @@ struct MapProblem {
   int function(Pointwise f, int a, int b = -1, int c = -1);
   int reduce(MapReduction r, int of);
   void store(int node, MapView view) { stores.push_back({node, std::move(view)}); }
-
-  friend bool operator==(const MapProblem&, const MapProblem&) = default;
 };
 
 /// For each node: bit a says that its value differs along axis a.
 std::vector<unsigned> dependence(const MapProblem& problem);
+
+/// How many elements a view has, each counted once.
+std::int64_t volume_of(const MapProblem& problem, const MapView& view);
 
 /// The same Map over fewer axes: those of extent 1 are gone, and neighbours are one where every view steps through them
 /// as through one. Kept axes stand in the order of the first store's strides, the largest first, reduced ones behind

@@ -1,29 +1,20 @@
+// Functions, moves, reductions and concatenations of arrays of any shape, as Maps.
+
 #include "lamina/kernel/map/map_of.h"
 
 #include <memory>
 
+#include "lamina/kernel/map/parts.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/move/plan.h"
-#include "lamina/kernel/rules/norm_rules.h"
 #include "lamina/kernel/rules/pointwise_rules.h"
 #include "lamina/kernel/rules/reduce_plan.h"
-#include "lamina/kernel/rules/walk.h"
 
 namespace lamina {
+
+using namespace map_parts;
+
 namespace {
-
-MapAxes axes_of(const Shape& shape) {
-  MapAxes axes;
-  for (int dim = 0; dim < static_cast<int>(shape.rank()); ++dim) axes.push_back(shape[dim]);
-  return axes;
-}
-
-/// A view whose dimensions are the axes.
-MapView as_it_is(const View& view, int array) {
-  const detail::Strides strides = detail::strides_of(view);
-  return {.array = array,
-          .dtype = view.format.dtype,
-          .strides = {strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(view.shape.rank())}};
-}
 
 MapView broadcast(const View& view, int array, const Shape& shape) {
   const detail::Strides strides = detail::broadcast_strides(view, shape);
@@ -48,37 +39,16 @@ DType carrier_of(DType dtype) {
   return dtype == DType::u64 ? DType::u64 : DType::i64;
 }
 
-/// The steps of a chain behind a node; `load` gives the node of an operand.
-template <class Load>
-int chained(MapProblem& map, const PointwiseChain& chain, int value, Load&& load) {
-  const auto operand = [&](int input, double number) { return input >= 0 ? load(input) : map.number(number); };
-  for (const PointwiseStep& step : chain) {
-    const int operands = describe(step.function).operands;
-    const int x = operands > 1 ? operand(step.operand, step.a) : -1,
-              y = operands > 2 ? operand(step.second, step.b) : -1;
-    value = map.function(step.function, value, x, y);
-  }
-  return value;
-}
-
-bool is_empty(const Preparation& p) { return p.inputs.empty() || p.outputs.empty() || p.output().shape.numel() == 0; }
-
-/// Images and what is no image, f32 of every kind: what a layer's kernel is given.
-bool has_activations(const Preparation& p) {
-  return is_activation(p.input().format.dtype) && is_activation(p.output().format.dtype);
-}
-
 }  // namespace
 
-std::optional<MapOf> map_of(const PointwiseProblem& problem, const Preparation& p) {
+std::optional<MapProblem> map_of(const PointwiseProblem& problem, const Preparation& p) {
   if (is_empty(p) || problem.table != nullptr || p.has_codes() || !detail::is_computable(problem, p))
     return std::nullopt;
   const Shape& shape = p.output().shape;
   for (const View& view : p.inputs) {
     if (!detail::broadcasts(view.shape, shape)) return std::nullopt;
   }
-  MapOf result{{.extents = axes_of(shape), .compute = problem.compute}};
-  MapProblem& map = result.map;
+  MapProblem map{.extents = axes_of(shape), .compute = problem.compute};
   std::vector<int> loaded(p.inputs.size(), -1);
   const auto load = [&](int input) {
     int& node = loaded[static_cast<std::size_t>(input)];
@@ -86,16 +56,15 @@ std::optional<MapOf> map_of(const PointwiseProblem& problem, const Preparation& 
     return node;
   };
   map.store(chained(map, problem.chain, load(0), load), as_it_is(p.output(), 0));
-  return result;
+  return map;
 }
 
-std::optional<MapOf> map_of(const AffineProblem& problem, const Preparation& p) {
+std::optional<MapProblem> map_of(const AffineProblem& problem, const Preparation& p) {
   if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || problem.epilogue.pool ||
       p.input().shape.rank() < 2)
     return std::nullopt;
   if (problem.epilogue.reads_operands()) return std::nullopt;
-  MapOf result{{.extents = axes_of(p.output().shape)}, {problem.scale, problem.shift}};
-  MapProblem& map = result.map;
+  MapProblem map{.extents = axes_of(p.output().shape), .parameters = {problem.scale, problem.shift}};
   MapAxes by_channel(map.extents.size());
   by_channel[1] = 1;
   const int x = map.load(as_it_is(p.input(), 0));
@@ -103,34 +72,38 @@ std::optional<MapOf> map_of(const AffineProblem& problem, const Preparation& p) 
             shift = map.load({.array = 2, .strides = by_channel});
   const int y = map.function(Pointwise::add, map.function(Pointwise::mul, x, scale), shift);
   map.store(chained(map, problem.epilogue.chain, y, [](int) { return -1; }), as_it_is(p.output(), 0));
-  return result;
+  return map;
 }
 
-std::optional<MapOf> map_of(const ConversionProblem&, const Preparation& p) {
+std::optional<MapProblem> map_of(const ConversionProblem&, const Preparation& p) {
   if (is_empty(p) || p.has_codes() || p.inputs.size() != 1 || p.input().shape != p.output().shape) return std::nullopt;
   const DType dtype = p.input().format.dtype;
   MapView from = as_it_is(p.input(), 0), to = as_it_is(p.output(), 0);
-  MapOf result{{.extents = axes_of(p.output().shape), .compute = carrier_of(dtype)}};
+  MapProblem map{.extents = axes_of(p.output().shape), .compute = carrier_of(dtype)};
   if (dtype == p.output().format.dtype && size_of(dtype) < 8) {
     from.dtype = to.dtype = word_of(dtype);
-    result.map.compute = DType::u32;
+    map.compute = DType::u32;
   }
-  result.map.store(result.map.load(from), to);
-  return result;
+  map.store(map.load(from), to);
+  return map;
 }
 
-std::optional<MapOf> map_of(const MoveProblem& problem, const Preparation& p) {
+std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& p) {
   if (is_empty(p) || p.has_slices() || p.has_strides() || !detail::is_movable(problem, p)) return std::nullopt;
-  const detail::MovePlan plan = detail::move_plan(problem, p);
+  MoveProblem filled = problem;
+  if (p.has_codes()) {
+    const View& codes = p.input();
+    filled.fill = detail::code_of(static_cast<float>(problem.fill), codes.quantization, codes.format.dtype);
+  }
+  const detail::MovePlan plan = detail::move_plan(filled, p);
   const DType dtype = p.output().format.dtype, word = word_of(dtype);
   if (plan.axes.size() > 8) return std::nullopt;
-  MapOf result{{.compute = size_of(word) < 8 ? DType::u32 : word}};
-  MapProblem& map = result.map;
+  MapProblem map{.compute = size_of(word) < 8 ? DType::u32 : word};
   const std::size_t rank = plan.axes.size();
   MapView from{.array = 0,
                .dtype = word,
                .offset = plan.base,
-               .fill = size_of(word) == 8 ? problem.fill : static_cast<double>(plan.fill)},
+               .fill = size_of(word) == 8 ? filled.fill : static_cast<double>(plan.fill)},
       to{.array = 0, .dtype = word, .strides = MapAxes(rank)};
   std::int64_t stride = 1;
   for (std::size_t axis = rank; axis-- > 0;) to.strides[axis] = stride, stride *= plan.axes[axis].extent;
@@ -144,17 +117,16 @@ std::optional<MapOf> map_of(const MoveProblem& problem, const Preparation& p) {
     from.tables.push_back({along, 0, std::make_shared<const std::vector<std::int64_t>>(axis.offsets)});
   }
   map.store(plan.outside ? map.number(from.fill) : map.load(from), to);
-  return result;
+  return map;
 }
 
-std::optional<MapOf> map_of(const ReduceProblem& problem, const Preparation& p) {
+std::optional<MapProblem> map_of(const ReduceProblem& problem, const Preparation& p) {
   if (is_empty(p) || p.has_codes() || p.input().shape.numel() == 0 || !detail::is_reducible(problem, p))
     return std::nullopt;
   const DType dtype = p.input().format.dtype;
   const bool single = is_activation(dtype);
   if (detail::finds_place(problem.kind)) return std::nullopt;
-  MapOf result{{.extents = axes_of(p.input().shape), .reduced = problem.dims}};
-  MapProblem& map = result.map;
+  MapProblem map{.extents = axes_of(p.input().shape), .reduced = problem.dims};
   map.compute = single ? DType::f32 : detail::reduction_type(problem.kind, dtype);
   if (!is_float(map.compute) && problem.kind == Reduction::mean) return std::nullopt;  // rounds towards 0
   double count = 1;
@@ -183,77 +155,24 @@ std::optional<MapOf> map_of(const ReduceProblem& problem, const Preparation& p) 
     if (!map.reduces(a)) to.strides[a] = strides[keeps ? a : kept++];
   }
   map.store(y, to);
-  return result;
+  return map;
 }
 
-std::optional<MapOf> map_of(const NormProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || p.has_slices() || p.has_strides() || !has_activations(p)) return std::nullopt;
-  const bool images = p.input().format.layout == Layout::nhwc;
-  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc || p.inputs.size() != 1 ||
-                   !problem.epilogue.is_residual()
-             : !detail::is_normalisable(problem, p)) {
-    return std::nullopt;
+std::vector<MapProblem> maps_of(const ConcatProblem& problem, const Preparation& p) {
+  std::vector<MapProblem> result;
+  if (is_empty(p) || p.has_codes() || size_of(p.output().format.dtype) == 8) return result;
+  const MapView whole = as_it_is(p.output(), 0);
+  const auto dim = static_cast<std::size_t>(problem.dim);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < p.inputs.size(); ++i) {
+    if (p.inputs[i].format.dtype != p.output().format.dtype) return {};
+    MapProblem& map = result.emplace_back(MapProblem{.extents = axes_of(p.inputs[i].shape), .compute = DType::u32});
+    MapView from = as_it_is(p.inputs[i], static_cast<int>(i)), to = whole;
+    to.offset = first * whole.strides[dim];
+    from.dtype = to.dtype = word_of(whole.dtype);
+    map.store(map.load(from), to);
+    first += map.extents[dim];
   }
-  // [rows, groups, channels of one, inner]
-  const std::int64_t count = p.input().shape.numel(),
-                     of_one = std::max<std::int64_t>(problem.length / problem.inner, 1);
-  if (problem.length % problem.inner != 0 || problem.channels % of_one != 0) return std::nullopt;
-  const std::int64_t groups = problem.channels / of_one, all = problem.channels * problem.inner;
-  if (count % all != 0) return std::nullopt;
-  MapOf result{{.extents = {count / all, groups, of_one, problem.inner}, .reduced = 0b1100}};
-  MapProblem& map = result.map;
-  const MapAxes rows = {all, problem.length, problem.inner, 1}, last = {all, of_one, 1, problem.channels};
-  const auto view = [&](const View& of, int array) {
-    return MapView{.array = array, .dtype = of.format.dtype, .strides = images ? last : rows};
-  };
-  const auto parameter = [&](const Tensor& values) {
-    result.parameters.push_back(values);
-    return map.load(
-        {.array = static_cast<int>(p.inputs.size() + result.parameters.size()) - 1, .strides = {0, of_one, 1, 0}});
-  };
-  const auto f = [&](Pointwise function, int a, int b = -1) { return map.function(function, a, b); };
-  const int x = map.load(view(p.input(), 0)), length = map.number(static_cast<double>(problem.length)),
-            eps = map.number(problem.eps);
-  const auto mean = [&](int of) { return f(Pointwise::div, map.reduce(MapReduction::sum, of), length); };
-  int y = x;
-  switch (problem.kind) {
-    case NormKind::centred: {
-      const int apart = f(Pointwise::sub, x, mean(x));
-      y = f(Pointwise::mul, apart, f(Pointwise::rsqrt, f(Pointwise::add, mean(f(Pointwise::mul, apart, apart)), eps)));
-      break;
-    }
-    case NormKind::root_mean_square:
-      y = f(Pointwise::mul, x, f(Pointwise::rsqrt, f(Pointwise::add, mean(f(Pointwise::mul, x, x)), eps)));
-      break;
-    case NormKind::mean: y = f(Pointwise::div, x, f(Pointwise::add, mean(x), eps)); break;
-    case NormKind::length: {
-      const int length_of_row = f(Pointwise::sqrt, map.reduce(MapReduction::sum, f(Pointwise::mul, x, x)));
-      y = f(Pointwise::div, x, f(Pointwise::max, length_of_row, eps));
-      break;
-    }
-  }
-  if (problem.scale.defined()) y = f(Pointwise::mul, y, parameter(problem.scale));
-  if (problem.shift.defined()) y = f(Pointwise::add, y, parameter(problem.shift));
-  y = chained(map, problem.epilogue.chain, y,
-              [&](int input) { return map.load(view(p.inputs[static_cast<std::size_t>(input)], input)); });
-  map.store(y, view(p.output(), 0));
-  return result;
-}
-
-std::optional<MapOf> map_of(const SoftmaxProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 ||
-      p.input().shape != p.output().shape)
-    return std::nullopt;
-  MapOf result{{.extents = axes_of(p.output().shape), .reduced = 1u << problem.dim}};
-  MapProblem& map = result.map;
-  const int x = map.load(as_it_is(p.input(), 0));
-  const int below = map.function(Pointwise::sub, x, map.reduce(MapReduction::max, x)),
-            e = map.function(Pointwise::exp, below);
-  const int sum = map.reduce(MapReduction::sum, e);
-  const int y = problem.kind == SoftmaxKind::softmax
-                    ? map.function(Pointwise::div, e, sum)
-                    : map.function(Pointwise::sub, below, map.function(Pointwise::log, sum));
-  map.store(y, as_it_is(p.output(), 0));
   return result;
 }
 

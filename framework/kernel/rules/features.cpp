@@ -57,6 +57,7 @@ LAMINA_HAS(PointwiseProblem, when(table != nullptr, reads::table), chain, comput
 LAMINA_HAS(AttentionProblem, 0, scale, causal, past) LAMINA_HAS(ConcatProblem, 0, dim)
 LAMINA_HAS(CumulativeProblem, 0, dim, exclusive, reverse, product) LAMINA_HAS(GatherProblem, 0, kind, dim, batch_dims)
 LAMINA_HAS(GridSampleProblem, 0, mode, padding, align_corners) LAMINA_HAS(LocalResponseProblem, 0, settings)
+LAMINA_HAS(MapProblem, 0, extents, reduced, loads, nodes, stores, compute, parameters)
 LAMINA_HAS(MatMulProblem, 0, transpose_a, transpose_b, alpha) LAMINA_HAS(MoveProblem, 0, axes, fill)
 LAMINA_HAS(NormalizationProblem, 0, table, bgr) LAMINA_HAS(PoolProblem, 0, kind, geometry)
 LAMINA_HAS(ReduceProblem, 0, kind, dims, last) LAMINA_HAS(ResampleProblem, 0, axes)

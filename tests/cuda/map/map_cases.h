@@ -91,6 +91,19 @@ inline std::vector<MapCase> map_cases(DType d) {
     const int x = m.load({0, d, 0, {33 * 57, 1, 33}}), b = m.load({1, DType::u8, 0, {33 * 57, 1, 33}});
     m.store(m.function(P::add, x, b), {0, DType::f32, 0, {33 * 57, 57, 1}});
   });
+  for (const std::int64_t count : {3, 4, 8}) {
+    add("images, their channels last", {2, count, 136}, 0, [&](MapProblem& m) {
+      m.store(m.load({0, DType::f32, 0, {count * 136, 136, 1}}), {0, d, 0, {count * 136, 1, count}});
+    });
+    add("heads, the last first", {2, count, 136}, 0, [&](MapProblem& m) {
+      const int x = m.load({0, d, 0, {count * 136, 1, count}}), b = m.load({1, d, 0, {0, 1, 0}});
+      m.store(m.function(P::add, x, b), {0, d, 0, {count * 136, 136, 1}});
+    });
+  }
+  add("odd places", {40, 96}, 0, [&](MapProblem& m) {
+    const int x = m.load({0, d, 97, {195, 1}}), y = m.load({1, d, 0, {96, 1}});
+    m.store(m.function(P::mul, x, y), {0, d, 0, {96, 1}});
+  });
   return cases;
 }
 

@@ -36,7 +36,7 @@ void expect_is_map(const Problem& problem, const std::vector<Tensor>& inputs, co
     for (const Tensor& parameter : of->parameters) stored.push_back(parameter);
     const Tensor want = run_problem(problem, inputs, output, dtype, Device::cpu());
     for (const int architecture : {0, 75, 90}) {
-      MapRun run(of->map);
+      MapRun run(*of);
       run.inputs.resize(stored.size());
       for (std::size_t i = 0; i < stored.size(); ++i) {
         const auto* bytes = static_cast<const std::byte*>(stored[i].raw());

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lamina/base/error.h"
-#include "lamina/cuda/kernels.h"
+#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/runtime/buffer.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/device.h"
@@ -33,7 +33,7 @@ void relu(DType dtype, const void* x, void* y, std::size_t count, cuda::Stream s
   Tensor output = Tensor::borrow(y, {n}, dtype, Device::cuda());
   const View view = {.shape = {n}, .format = {dtype}};
   const Preparation preparation = {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = describe(Device::cuda())};
-  const auto relu = cuda::prepare_pointwise({.chain = {{Pointwise::relu}}}, preparation);
+  const auto relu = cuda::prepare_broadcast({.chain = {{Pointwise::relu}}}, preparation);
   relu->run({&input, 1}, {&output, 1}, {.stream = stream});
 }
 

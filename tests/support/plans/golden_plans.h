@@ -30,10 +30,10 @@ inline bool is_set(const char* variable) {
 }
 
 constexpr std::string_view structures[] = {
-    "mobilenet_v2",       "mobilenet_v3_large",     "efficientnet_b0", "mnasnet1_0", "resnet50",
-    "resnext50_32x4d",    "regnet_y_400mf",         "densenet121",     "googlenet",  "squeezenet1_1",
-    "shufflenet_v2_x1_0", "convnext_tiny",          "vit_b_16",        "swin_t",     "regnet_y_1_6gf",
-    "deeplabv3_resnet50", "mobilenetv4_conv_medium"};
+    "mobilenet_v2",       "mobilenet_v3_large",      "efficientnet_b0", "mnasnet1_0",       "resnet50",
+    "resnext50_32x4d",    "regnet_y_400mf",          "densenet121",     "googlenet",        "squeezenet1_1",
+    "shufflenet_v2_x1_0", "convnext_tiny",           "vit_b_16",        "swin_t",           "regnet_y_1_6gf",
+    "deeplabv3_resnet50", "mobilenetv4_conv_medium", "skresnet18",      "focalnet_tiny_srf"};
 
 /// A plan that a file has a section for.
 struct PlannedCase {

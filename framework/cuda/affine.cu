@@ -1,19 +1,13 @@
-// Elementwise work: a thread owns 16 bytes of elements, a block 256 of such; the first threads of the grid also take
-// the few elements after the last whole pack. Arrays that do not start on 16 bytes go element by element. A chain of
-// functions is interpreted: every thread takes the same branches, and memory is what takes the time.
+// Scale and shift by channel: a thread owns 16 bytes of elements, a block 256 of such; the first threads of the grid
+// also take the few elements after the last whole pack. Arrays that do not start on 16 bytes go element by element.
 //
-// Shared memory: none. Preconditions: none; the output may be the first input.
+// Shared memory: none. Preconditions: none; the output may be the input.
 
 #include "lamina/cuda/kernels.h"
 
-#include <algorithm>
-
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/kernel/rules/pointwise_rules.h"
-#include "lamina/kernel/rules/walk.h"
 #include "lamina/tensor/activation.h"
 #include "lamina/tensor/constants.h"
 
@@ -54,54 +48,6 @@ __global__ void __launch_bounds__(threads)
 struct Dense {
   __device__ static std::int64_t source(std::int64_t first) { return first; }
   __device__ static std::int64_t target(std::int64_t first) { return first; }
-};
-
-/// A chain of functions, one after the other.
-template <class T>
-struct Interpreter {
-  int steps = 0;
-  ChainStep<float> step[max_pointwise_steps];
-  const T* operands[max_pointwise_operands];
-  bool has_gaps = false;
-  Divider by_run;                                 // all are runs of so many elements
-  std::int64_t gaps[max_pointwise_operands + 1];  // behind each run, less than 0 where runs overlap; of the output last
-
-  __device__ std::int64_t at(int which, std::int64_t first) const {
-    if (!has_gaps) return first;
-    return first + gaps[which] * by_run.quotient(static_cast<std::uint32_t>(first));
-  }
-  __device__ std::int64_t source(std::int64_t first) const { return at(0, first); }
-  __device__ std::int64_t target(std::int64_t first) const { return at(max_pointwise_operands, first); }
-
-  template <int n>
-  __device__ Pack<T, n> load(int operand, std::int64_t first) const {
-    return *reinterpret_cast<const Pack<T, n>*>(operands[operand] + at(operand, first));
-  }
-  /// Of the second operand, which most chains that have one begin with.
-  template <int n>
-  __device__ Pack<T, n> load(std::int64_t first) const {
-    return operands[1] == nullptr ? Pack<T, n>{} : load<n>(1, first);
-  }
-
-  template <int n>
-  __device__ void operator()(float (&values)[n], std::int64_t first, const Pack<T, n>& second) const {
-    const auto fetch = [&](int operand, float number, float(&to)[n]) {
-      if (operand < 0) {
-#pragma unroll
-        for (int j = 0; j < n; ++j) to[j] = number;
-        return;
-      }
-      const Pack<T, n> pack = operand == 1 ? second : load<n>(operand, first);
-#pragma unroll
-      for (int j = 0; j < n; ++j) to[j] = to_f32(pack.values[j]);
-    };
-    for (int s = 0; s < steps; ++s) {
-      float x[n], y[n];
-      fetch(step[s].operand, step[s].a, x);
-      fetch(step[s].second, step[s].b, y);
-      apply_common(step[s].function, values, x, y);
-    }
-  }
 };
 
 /// Element i belongs to channel i / run % channels.
@@ -169,50 +115,6 @@ void start(const void* input, void* output, std::int64_t count, bool aligned, St
 }
 
 }  // namespace
-
-bool packs_take(const PointwiseChain& chain) {
-  return chain.size() <= max_pointwise_steps && std::ranges::all_of(chain, is_common, &PointwiseStep::function);
-}
-
-bool takes_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  const auto whole = [&](const View& input) { return input.shape == p.output().shape; };
-  const DType dtype = p.input().format.dtype;
-  if (!detail::is_computable(problem, p) || !p.keeps_format() || problem.compute != DType::f32 ||
-      !is_activation(dtype) || p.inputs.size() > max_pointwise_operands || !std::ranges::all_of(p.inputs, whole) ||
-      !packs_take(problem.chain)) {
-    return false;
-  }
-  if (!p.has_slices() && !p.has_strides()) return true;
-  const auto narrow = [](const View& view) { return view.alignment % 16 == 0; };
-  const auto axes = detail::broadcast_walk(p.output(), p.inputs);
-  return detail::has_runs_of(16 / static_cast<std::int64_t>(size_of(dtype)), p) && axes.size() <= 2 &&
-         p.output().shape.numel() < std::int64_t{1} << 31 && std::ranges::all_of(p.inputs, narrow) &&
-         narrow(p.output());
-}
-
-std::unique_ptr<Operator> prepare_pointwise(const PointwiseProblem& problem, const Preparation& p) {
-  return make_on_device(
-      index(p), "elementwise",
-      [chain = problem.chain, axes = detail::broadcast_walk(p.output(), p.inputs)](Inputs inputs, Outputs outputs,
-                                                                                   const Execution& execution) {
-        with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
-          Interpreter<T> interpreter{};
-          for (const PointwiseStep& step : chain) interpreter.step[interpreter.steps++] = step_as<float>(step);
-          bool aligned = aligned_to_16(outputs[0].raw());
-          for (std::size_t i = 0; i < inputs.size(); ++i) {
-            interpreter.operands[i] = static_cast<const T*>(inputs[i].raw());
-            aligned &= aligned_to_16(inputs[i].raw());
-          }
-          if (axes.size() == 2) {
-            const auto gap = [&](std::size_t array) { return axes[0].strides[array] - axes[1].extent; };
-            interpreter.has_gaps = true, interpreter.by_run = Divider(axes[1].extent);
-            for (std::size_t i = 0; i < inputs.size(); ++i) interpreter.gaps[i] = gap(i + 1);
-            interpreter.gaps[max_pointwise_operands] = gap(0);
-          }
-          start<T>(inputs[0].raw(), outputs[0].raw(), outputs[0].numel(), aligned, execution.stream, interpreter);
-        });
-      });
-}
 
 bool takes_affine(const AffineProblem&, const Preparation& p) {
   const View& input = p.input();

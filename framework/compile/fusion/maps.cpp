@@ -1,0 +1,198 @@
+// One Map in the place of several: what one writes for another alone is computed where it is read. Where the elements
+// of what is between them lie, once formats and places are settled, says which point of the one belongs to which of the
+// other: turns of layout, joins and changes of shape between them are gone with it.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/kernel/map/compose.h"
+#include "lamina/kernel/map/map_of.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr std::size_t most_arrays = 8, most_nodes = 64;
+constexpr std::int64_t few_points = 4;   // a reduction of so many is functions
+constexpr std::int64_t small_part = 16;  // one load's share of another's elements
+constexpr std::size_t cheap_nodes = 8;   // to be computed again by each who reads them
+constexpr int gone = 1 << 20;            // the number of the array that goes
+
+/// How often a view's elements are read.
+std::int64_t repeats_of(const MapProblem& map, const MapView& view) {
+  std::int64_t repeats = 1;
+  for (std::size_t a = 0; a < map.extents.size(); ++a) repeats *= view.strides[a] == 0 ? map.extents[a] : 1;
+  return repeats;
+}
+
+std::int64_t bytes_of(const MapProblem& map, const MapView& view) {
+  return volume_of(map, view) * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+int dense_axis(const MapProblem& map, const MapView& view) {
+  for (std::size_t a = 0; a < view.strides.size(); ++a) {
+    if (view.strides[a] == 1 && map.extents[a] > 1) return static_cast<int>(a);
+  }
+  return -1;
+}
+
+/// Whether most of what is read and written lies side by side along one axis, or, where nothing is reduced, along two:
+/// a square of both is turned in shared memory.
+bool lies_alike(const MapProblem& map) {
+  std::int64_t largest = 1;
+  for (const MapView& view : map.loads) largest = std::max(largest, volume_of(map, view));
+  std::vector<int> axes;
+  const auto add = [&](const MapView& view) {
+    if (volume_of(map, view) * small_part < largest) return;
+    const int axis = dense_axis(map, view);
+    if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
+  };
+  for (const MapView& view : map.loads) add(view);
+  for (const MapProblem::Store& store : map.stores) add(store.view);
+  if (std::ranges::find(axes, -1) != axes.end()) return axes.size() == 1;
+  return axes.size() <= (map.reduced == 0 ? 2u : 1u);
+}
+
+class Joining : Dataflow {
+ public:
+  Joining(Program& program, const CompileOptions& options)
+      : Dataflow(program, options), is_part_(program.values.size()) {
+    for (std::size_t v = 0; v < program.values.size(); ++v) {
+      if (const int whole = program.values[v].whole; whole != none) is_part_[v] = is_part_[index(whole)] = true;
+    }
+    for (const auto& [name, value] : program.kept) is_part_[index(value)] = true;
+  }
+
+  void join() {
+    for (Operation& op : program_.operations) {
+      if (op.module == nullptr || op.view) continue;
+      while (std::ranges::any_of(std::vector<int>(op.inputs), [&](int value) { return takes_in(op, value); })) {
+      }
+    }
+    finish();
+  }
+
+ private:
+  /// What an operation does as a Map whose arrays are its inputs.
+  std::optional<MapProblem> map_of_operation(const Operation& op) const {
+    if (op.module == nullptr || op.view || op.second_output != none) return std::nullopt;
+    const PreparedViews views(program_, op, options_);
+    std::optional<MapProblem> result = problem_of<MapProblem>(op);
+    const auto ask = [&]<class Problem>(std::type_identity<Problem>) {
+      if (const auto problem = result ? std::nullopt : problem_of<Problem>(op)) {
+        result = map_of(*problem, views.preparation);
+      }
+    };
+    ask(std::type_identity<PointwiseProblem>()), ask(std::type_identity<AffineProblem>());
+    ask(std::type_identity<ConversionProblem>()), ask(std::type_identity<MoveProblem>());
+    ask(std::type_identity<ReduceProblem>()), ask(std::type_identity<NormProblem>());
+    ask(std::type_identity<SoftmaxProblem>()), ask(std::type_identity<PoolProblem>());
+    return result;
+  }
+
+  /// Whether nobody but the operation looks at the value.
+  bool is_only_for(int value, const Operation& op) const {
+    const auto mine = std::ranges::count(op.inputs, value);
+    return readers(value).size() == static_cast<std::size_t>(mine) && !is_output(value) && !is_part_[index(value)] &&
+           !program_.value(value).constant.defined() && !is_coded(value) && &operation(*readers(value).begin()) == &op;
+  }
+
+  /// Makes what computes that operand part of the operation.
+  bool takes_in(Operation& op, int value) {
+    bool is_only = is_only_for(value, op);
+    int from = producer(value);
+    while (from != none && operation(from).view) {
+      const Operation& view = operation(from);
+      is_only = is_only && is_only_for(view.inputs[0], view);
+      from = producer(view.inputs[0]);
+    }
+    if (from == none) return false;
+    Operation& before = operation(from);
+    std::optional<MapProblem> second = map_of_operation(op);
+    if (!second) return false;
+    std::vector<MapProblem> first;
+    if (const auto concat = before.second_output == none ? problem_of<ConcatProblem>(before) : std::nullopt) {
+      first = maps_of(*concat, PreparedViews(program_, before, options_).preparation);
+    } else if (auto map = map_of_operation(before)) {
+      first.push_back(*std::move(map));
+    }
+    if (first.empty() || (!is_only && !std::ranges::all_of(first, is_as_cheap_to_read))) return false;
+
+    Operation longer = op;
+    longer.inputs.clear();
+    const auto number_of = [&](int input) {
+      const auto found = std::ranges::find(longer.inputs, input);
+      if (found == longer.inputs.end()) longer.inputs.push_back(input);
+      return static_cast<int>(std::ranges::find(longer.inputs, input) - longer.inputs.begin());
+    };
+    for (const std::vector<int>* inputs : {&op.inputs, &before.inputs}) {
+      for (const int input : *inputs) {
+        if (input != value) (void)number_of(input);
+      }
+    }
+    std::vector<Tensor> parameters;
+    const auto renumber = [&](MapProblem& map, const std::vector<int>& inputs) {
+      for (MapView& view : map.loads) {
+        const auto array = index(view.array);
+        view.array = array >= inputs.size()
+                         ? static_cast<int>(longer.inputs.size() + parameters.size() + array - inputs.size())
+                     : inputs[array] == value ? gone
+                                              : number_of(inputs[array]);
+      }
+      parameters.insert(parameters.end(), map.parameters.begin(), map.parameters.end());
+      map.parameters.clear();
+      map = unrolled(map, few_points);
+    };
+    renumber(*second, op.inputs);
+    for (MapProblem& map : first) renumber(map, before.inputs);
+    std::optional<MapProblem> both = pays(first, *second) ? composed(first, *second, gone) : std::nullopt;
+    if (!both || !pays(*both)) return false;
+    both->parameters = std::move(parameters);
+    const DType dtype = program_.value(op.output).format.dtype;
+    longer.module = std::make_shared<Fixed<MapProblem>>(*std::move(both), shape(op.output),
+                                                        is_activation(dtype) ? DType::f32 : dtype);
+    longer.answers = {};
+    if (!PreparedViews(program_, longer, options_).are_taken()) return false;
+    take_names(longer, before);
+    replace(op, std::move(longer));
+    return true;
+  }
+
+  /// Whether others may read it as well: to compute it again takes no more than to read what it would have written.
+  static bool is_as_cheap_to_read(const MapProblem& map) {
+    std::int64_t read = 0;
+    for (const MapView& view : map.loads) read += bytes_of(map, view);
+    const std::int64_t bytes = bytes_of(map, map.stores[0].view);
+    return map.reduced == 0 && map.nodes.size() <= cheap_nodes && read <= bytes + bytes / small_part;
+  }
+
+  /// Each element of what is between them is computed once, or little is and cheaply.
+  static bool pays(const std::vector<MapProblem>& first, const MapProblem& second) {
+    for (const MapView& view : second.loads) {
+      if (view.array != gone) continue;
+      const std::int64_t again = repeats_of(second, view);
+      const bool cheap =
+          first.size() == 1 && first[0].reduced == 0 && first[0].nodes.size() <= cheap_nodes && second.reduced == 0;
+      if (again > 1 && !(cheap && again >= small_part)) return false;
+    }
+    return true;
+  }
+
+  static bool pays(const MapProblem& both) {
+    std::vector<int> arrays;
+    for (const MapView& view : both.loads) {
+      if (std::ranges::find(arrays, view.array) == arrays.end()) arrays.push_back(view.array);
+    }
+    return arrays.size() + both.stores.size() <= most_arrays && both.nodes.size() <= most_nodes && lies_alike(both);
+  }
+
+  std::vector<bool> is_part_;  // by value: of another, or others are of it, or somebody looks at it afterwards
+};
+
+}  // namespace
+
+void join_maps(Program& program, const CompileOptions& options) {
+  if (options.device.is_cuda()) Joining(program, options).join();
+}
+
+}  // namespace lamina::detail

@@ -1,0 +1,119 @@
+// Norms, softmax and pooling as Maps.
+
+#include <limits>
+
+#include "lamina/kernel/map/parts.h"
+#include "lamina/kernel/rules/norm_rules.h"
+
+namespace lamina {
+
+using namespace map_parts;
+
+std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& p) {
+  if (is_empty(p) || p.has_codes() || p.has_slices() || p.has_strides() || !has_activations(p)) return std::nullopt;
+  const bool images = p.input().format.layout == Layout::nhwc;
+  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc || p.inputs.size() != 1 ||
+                   !problem.epilogue.is_residual()
+             : !detail::is_normalisable(problem, p)) {
+    return std::nullopt;
+  }
+  // [rows, groups, channels of one, inner]
+  const std::int64_t count = p.input().shape.numel(),
+                     of_one = std::max<std::int64_t>(problem.length / problem.inner, 1);
+  if (problem.length % problem.inner != 0 || problem.channels % of_one != 0) return std::nullopt;
+  const std::int64_t groups = problem.channels / of_one, all = problem.channels * problem.inner;
+  if (count % all != 0) return std::nullopt;
+  MapProblem map{.extents = {count / all, groups, of_one, problem.inner}, .reduced = 0b1100};
+  const MapAxes rows = {all, problem.length, problem.inner, 1}, last = {all, of_one, 1, problem.channels};
+  const auto view = [&](const View& of, int array) {
+    return MapView{.array = array, .dtype = of.format.dtype, .strides = images ? last : rows};
+  };
+  const auto parameter = [&](const Tensor& values) {
+    map.parameters.push_back(values);
+    return map.load(
+        {.array = static_cast<int>(p.inputs.size() + map.parameters.size()) - 1, .strides = {0, of_one, 1, 0}});
+  };
+  const auto f = [&](Pointwise function, int a, int b = -1) { return map.function(function, a, b); };
+  const int x = map.load(view(p.input(), 0)), length = map.number(static_cast<double>(problem.length)),
+            eps = map.number(problem.eps);
+  const auto mean = [&](int of) { return f(Pointwise::div, map.reduce(MapReduction::sum, of), length); };
+  int y = x;
+  switch (problem.kind) {
+    case NormKind::centred: {
+      const int apart = f(Pointwise::sub, x, mean(x));
+      y = f(Pointwise::mul, apart, f(Pointwise::rsqrt, f(Pointwise::add, mean(f(Pointwise::mul, apart, apart)), eps)));
+      break;
+    }
+    case NormKind::root_mean_square:
+      y = f(Pointwise::mul, x, f(Pointwise::rsqrt, f(Pointwise::add, mean(f(Pointwise::mul, x, x)), eps)));
+      break;
+    case NormKind::mean: y = f(Pointwise::div, x, f(Pointwise::add, mean(x), eps)); break;
+    case NormKind::length: {
+      const int length_of_row = f(Pointwise::sqrt, map.reduce(MapReduction::sum, f(Pointwise::mul, x, x)));
+      y = f(Pointwise::div, x, f(Pointwise::max, length_of_row, eps));
+      break;
+    }
+  }
+  if (problem.scale.defined()) y = f(Pointwise::mul, y, parameter(problem.scale));
+  if (problem.shift.defined()) y = f(Pointwise::add, y, parameter(problem.shift));
+  y = chained(map, problem.epilogue.chain, y,
+              [&](int input) { return map.load(view(p.inputs[static_cast<std::size_t>(input)], input)); });
+  map.store(y, view(p.output(), 0));
+  return map;
+}
+
+std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparation& p) {
+  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 ||
+      p.input().shape != p.output().shape)
+    return std::nullopt;
+  MapProblem map{.extents = axes_of(p.output().shape), .reduced = 1u << problem.dim};
+  const int x = map.load(as_it_is(p.input(), 0));
+  const int below = map.function(Pointwise::sub, x, map.reduce(MapReduction::max, x)),
+            e = map.function(Pointwise::exp, below);
+  const int sum = map.reduce(MapReduction::sum, e);
+  const int y = problem.kind == SoftmaxKind::softmax
+                    ? map.function(Pointwise::div, e, sum)
+                    : map.function(Pointwise::sub, below, map.function(Pointwise::log, sum));
+  map.store(y, as_it_is(p.output(), 0));
+  return map;
+}
+
+std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& p) {
+  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || p.input().shape.rank() != 4)
+    return std::nullopt;
+  PoolGeometry g = problem.geometry;
+  if (problem.kind == PoolKind::adaptive) {
+    if (g.in_height % g.out_height != 0 || g.in_width % g.out_width != 0) return std::nullopt;
+    g.kernel_height = g.stride_height = g.in_height / g.out_height;
+    g.kernel_width = g.stride_width = g.in_width / g.out_width;
+    g.padding_height = g.padding_width = 0, g.dilation_height = g.dilation_width = 1;
+  }
+  const auto last = [](int out, int stride, int padding, int kernel, int dilation) {
+    return (out - 1) * stride - padding + (kernel - 1) * dilation;
+  };
+  const bool pads = g.padding_height > 0 || g.padding_width > 0 ||
+                    last(g.out_height, g.stride_height, 0, g.kernel_height, g.dilation_height) >= g.in_height ||
+                    last(g.out_width, g.stride_width, 0, g.kernel_width, g.dilation_width) >= g.in_width;
+  const bool largest = problem.kind == PoolKind::largest;
+  if (pads && !largest && !g.count_padding) return std::nullopt;  // windows of different sizes
+  const detail::Strides from = detail::strides_of(p.input()), to = detail::strides_of(p.output());
+  const Shape& shape = p.output().shape;
+  MapProblem map{.extents = {shape[0], shape[1], shape[2], shape[3], g.kernel_height, g.kernel_width},
+                 .reduced = 0b110000};
+  MapView view{.array = 0,
+               .dtype = p.input().format.dtype,
+               .offset = -g.padding_height * from[2] - g.padding_width * from[3],
+               .strides = {from[0], from[1], from[2] * g.stride_height, from[3] * g.stride_width,
+                           from[2] * g.dilation_height, from[3] * g.dilation_width},
+               .fill = largest ? -std::numeric_limits<double>::infinity() : 0};
+  if (pads) {
+    view.guards = {{{0, 0, g.stride_height, 0, g.dilation_height, 0}, -g.padding_height, g.in_height},
+                   {{0, 0, 0, g.stride_width, 0, g.dilation_width}, -g.padding_width, g.in_width}};
+  }
+  int y = map.reduce(largest ? MapReduction::max : MapReduction::sum, map.load(view));
+  if (!largest) y = map.function(Pointwise::div, y, map.number(g.kernel_height * g.kernel_width));
+  map.store(y, {.array = 0, .dtype = p.output().format.dtype, .strides = {to[0], to[1], to[2], to[3], 0, 0}});
+  return map;
+}
+
+}  // namespace lamina

@@ -1,0 +1,121 @@
+#include "lamina/kernel/map/compose.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "cuda/map/map_data.h"
+
+namespace lamina::test {
+namespace {
+
+/// Two Maps, the second of which reads what the first writes as if it had another shape: axes are split, taken in
+/// another order, and cut. Input 2 is what is between them.
+class Pair {
+ public:
+  explicit Pair(unsigned seed) : random_(seed) {
+    const int rank = up_to(2) + 1;
+    std::int64_t points = 1;
+    for (int a = 0; a < rank; ++a) writer.extents.push_back(lengths[up_to(4)]);
+    if (one_of(3)) writer.reduced = 1u << up_to(rank - 1);
+    const bool keeps = one_of(2);  // stores at every point
+    int x = writer.load(any_view(writer, 0));
+    x = writer.function(Pointwise::add, x, writer.load(any_view(writer, 1)));
+    if (writer.reduced != 0) {
+      const int sum = writer.reduce(one_of(2) ? MapReduction::sum : MapReduction::max, x);
+      x = keeps ? writer.function(Pointwise::sub, x, sum) : writer.function(Pointwise::relu, sum);
+    }
+    std::vector<std::int64_t> memory;  // of what is between, the last first
+    MapView to{.array = 0, .strides = MapAxes(writer.extents.size())};
+    for (const std::size_t a : order_of(writer.extents.size())) {
+      if (writer.reduces(a) && !keeps) continue;
+      to.strides[a] = points;
+      points *= writer.extents[a];
+      memory.push_back(writer.extents[a]);
+    }
+    writer.store(x, to);
+
+    MapView from{.array = 2};
+    std::int64_t stride = 1;
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      std::int64_t rest = memory[i];
+      const std::int64_t inner = one_of(2) && rest % 2 == 0 ? 2 : rest % 3 == 0 ? 3 : rest;
+      for (const std::int64_t extent : {inner, rest / inner}) {
+        const std::int64_t cut = extent > 2 && one_of(6) ? 1 : 0;  // the first of them is left out
+        reader.extents.push_back(extent - cut);
+        from.strides.push_back(stride);
+        from.offset += cut * stride;
+        stride *= extent;
+      }
+    }
+    const std::vector<std::size_t> order = order_of(reader.extents.size());
+    MapProblem turned{.extents = MapAxes(order.size())};
+    MapView along = from;
+    for (std::size_t a = 0; a < order.size(); ++a)
+      turned.extents[a] = reader.extents[order[a]], along.strides[a] = from.strides[order[a]];
+    reader = turned;
+    if (!order.empty() && one_of(3)) reader.reduced = 1u << up_to(static_cast<int>(order.size()) - 1);
+    int y = reader.function(Pointwise::mul, reader.load(along), reader.load(any_view(reader, 3)));
+    if (reader.reduced != 0) y = reader.reduce(MapReduction::sum, y);
+    MapView result{.array = 0, .strides = MapAxes(reader.extents.size())};
+    std::int64_t place = 1;
+    for (std::size_t a = reader.extents.size(); a-- > 0;) {
+      if (reader.reduces(a)) continue;
+      result.strides[a] = place;
+      place *= reader.extents[a];
+    }
+    reader.store(y, result);
+  }
+
+  MapProblem writer, reader;
+
+ private:
+  static constexpr std::int64_t lengths[] = {2, 4, 6, 9, 12};
+
+  int up_to(int most) { return std::uniform_int_distribution(0, most)(random_); }
+  bool one_of(int n) { return up_to(n - 1) == 0; }
+  std::vector<std::size_t> order_of(std::size_t count) {
+    std::vector<std::size_t> order(count);
+    for (std::size_t a = 0; a < count; ++a) order[a] = a;
+    std::ranges::shuffle(order, random_);
+    return order;
+  }
+  MapView any_view(const MapProblem& map, int array) {
+    MapView view{.array = array, .strides = MapAxes(map.extents.size())};
+    std::int64_t stride = 1;
+    for (const std::size_t a : order_of(map.extents.size())) {
+      if (one_of(5)) continue;
+      view.strides[a] = stride;
+      stride *= map.extents[a];
+    }
+    return view;
+  }
+
+  std::mt19937 random_;
+};
+
+TEST(Map, TwoAreOne) {
+  int found = 0;
+  constexpr unsigned count = 300;
+  for (unsigned seed = 0; seed < count; ++seed) {
+    const Pair pair(seed);
+    const std::optional<MapProblem> one = composed({&pair.writer, 1}, pair.reader, 2);
+    if (!one) continue;
+    ++found;
+    MapRun first(pair.writer, seed), second(pair.reader, seed + count), both(*one);
+    first.plainly();
+    both.inputs = first.inputs;
+    both.inputs.resize(4);
+    second.inputs[2] = first.outputs[0], both.inputs[3] = second.inputs[3];
+    second.plainly(), both.plainly();
+    const std::vector<double> want = second.outputs[0].doubles(), got = both.outputs[0].doubles();
+    ASSERT_EQ(want.size(), got.size()) << seed;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(want[i], got[i], 1e-4 * (1 + std::abs(want[i]))) << "pair " << seed << ", element " << i;
+    }
+  }
+  EXPECT_GT(found, static_cast<int>(count) / 2);
+}
+
+}  // namespace
+}  // namespace lamina::test
