@@ -34,10 +34,16 @@ std::vector<std::string> orders(const Graph& graph, const CompileOptions& option
       steps.back() += line.substr(begin) + ' ';
     }
   }
+  // What only moves elements, or computes each by itself, has no sums; which kernel does it is a matter of bytes.
+  static const std::regex alone(R"(^(map \((map|turn)\)|elementwise|copies|conversion|scale and shift))");
   static const std::regex kernel(R"(^[a-z_0-9]+( \([^)]*\))?( by [a-z0-9 ]+)?)"), pieces(R"(over \d+ splits)");
   for (std::string& step : steps) {
     std::smatch name, split;
     const bool named = std::regex_search(step, name, kernel), is_split = std::regex_search(step, split, pieces);
+    if (std::regex_search(step, alone)) {
+      step = "alone";
+      continue;
+    }
     step = (named ? name[0].str() : "") + (is_split ? ' ' + split[0].str() : "");
   }
   return steps;

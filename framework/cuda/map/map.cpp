@@ -77,18 +77,18 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
 bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
   const MapProblem map = simplified(*problem);
   const MapSchedule how = schedule(map, alignment_of(p, problem->parameters.size()), p.device.multiprocessors);
-  std::int64_t bytes = 0, reduced = 1;
+  std::int64_t bytes = 0, largest = 0, reduced = 1;
   for (std::size_t a = 0; a < map.extents.size(); ++a) reduced *= map.reduces(a) ? map.extents[a] : 1;
   bool lies_well = true;
   const auto look = [&](const MapView& view) {
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-    bytes += volume_of(map, view) * size;
+    bytes += volume_of(map, view) * size, largest = std::max(largest, volume_of(map, view) * size);
     const std::int64_t stride = how.vector < 0 ? 1 : view.strides[static_cast<std::size_t>(how.vector)];
     lies_well = lies_well && (stride <= 1 || is_staged(view, how) || is_interleaved(view, how));
   };
   for (const MapView& view : map.loads) look(view);
   for (const auto& store : map.stores) look(store.view);
-  const std::int64_t counted = map.reduced == 0 ? bytes : bytes / std::max<std::int64_t>(p.images, 1);
+  const std::int64_t counted = map.reduced == 0 ? bytes : 2 * largest / std::max<std::int64_t>(p.images, 1);
   const bool in_rows = how.name == "rows" && how.parts == 1;
   const std::int64_t least = !in_rows ? least_bytes : reduced <= short_row ? 2 * least_bytes : 8 * least_bytes;
   return lies_well && counted >= least && !(in_rows && reduced > longest_row) && driver_compiles(index(p));

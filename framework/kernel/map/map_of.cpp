@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "lamina/kernel/map/compose.h"
 #include "lamina/kernel/map/parts.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/move/plan.h"
@@ -37,6 +38,20 @@ DType word_of(DType dtype) {
 DType carrier_of(DType dtype) {
   if (is_float(dtype)) return dtype == DType::f64 ? DType::f64 : DType::f32;
   return dtype == DType::u64 ? DType::u64 : DType::i64;
+}
+
+/// Every `row` elements of what is stored are followed by those of others, up to `pitch`.
+bool leave_gaps(MapProblem& map, std::int64_t row, std::int64_t pitch) {
+  for (std::size_t a = 0; a < map.extents.size(); ++a) {
+    const std::int64_t stride = map.stores[0].view.strides[a];
+    if (stride >= row ? stride % row != 0 : stride * map.extents[a] > row && row % stride != 0) return false;
+    if (stride >= row || stride * map.extents[a] <= row) continue;
+    const std::int64_t inner = row / stride;
+    if (map.extents[a] % inner != 0) return false;
+    split_axis(map, a, inner);
+  }
+  for (std::int64_t& stride : map.stores[0].view.strides) stride = stride >= row ? stride / row * pitch : stride;
+  return map.extents.size() <= 8;
 }
 
 }  // namespace
@@ -89,7 +104,8 @@ std::optional<MapProblem> map_of(const ConversionProblem&, const Preparation& p)
 }
 
 std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_slices() || p.has_strides() || !detail::is_movable(problem, p)) return std::nullopt;
+  if (is_empty(p) || p.input().is_slice() || p.has_strides() || !detail::is_movable(problem, p)) return std::nullopt;
+  if (p.output().is_slice() && p.output().format.layout != Layout::nhwc) return std::nullopt;
   MoveProblem filled = problem;
   if (p.has_codes()) {
     const View& codes = p.input();
@@ -117,6 +133,7 @@ std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& 
     from.tables.push_back({along, 0, std::make_shared<const std::vector<std::int64_t>>(axis.offsets)});
   }
   map.store(plan.outside ? map.number(from.fill) : map.load(from), to);
+  if (p.output().is_slice() && !leave_gaps(map, p.output().shape[1], p.output().channels)) return std::nullopt;
   return map;
 }
 
