@@ -136,6 +136,7 @@ class Generator {
   void pass(const std::vector<int>& reductions);
   /// The threads of a block that share points: all of them know the result then.
   void meet(int node, State& state);
+  std::vector<std::string> met(MapReduction kind, std::vector<std::string> sums);
   /// The blocks that share points: each puts down what it knows, and the last to come adds it up, in order, and stores.
   void meet_blocks();
   /// So many bytes of shared memory, as an operand.

@@ -65,12 +65,16 @@ void Generator::pass(const std::vector<int>& reductions) {
 
 void Generator::meet(int i, State& state) {
   std::vector<std::string> sums = settled(state);
-  const MapReduction kind = state.kind;
-  if (neighbours_) {
-    sums = {folded(kind, sums)};
-    for (std::int64_t distance = std::min<std::int64_t>(s_.lanes, 32) / 2; distance > 0; distance /= 2) {
-      elements_.join(kind, sums[0], elements_.of_neighbour(sums[0], distance), "");
-    }
+  if (neighbours_) sums = {folded(state.kind, sums)};
+  sums = met(state.kind, std::move(sums));
+  for (std::size_t j = 0; j < sums.size(); ++j) values_[{i, -1, along_element(i) ? static_cast<int>(j) : -1}] = sums[j];
+}
+
+std::vector<std::string> Generator::met(MapReduction kind, std::vector<std::string> sums) {
+  for (std::string& sum : sums) {
+    for (std::int64_t distance = neighbours_ ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
+         distance /= 2)
+      elements_.join(kind, sum, elements_.of_neighbour(sum, distance), "");
   }
   const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
@@ -104,7 +108,7 @@ void Generator::meet(int i, State& state) {
     for (std::size_t j = 0; j < sums.size(); ++j)
       sums[j] = t_.let(elements_.bank(), "ld.shared." + elements_.type(), place(mine, 0, j));
   }
-  for (std::size_t j = 0; j < sums.size(); ++j) values_[{i, -1, along_element(i) ? static_cast<int>(j) : -1}] = sums[j];
+  return sums;
 }
 
 void Generator::meet_blocks() {
@@ -112,10 +116,11 @@ void Generator::meet_blocks() {
   const std::string work = pointer(parameters), counters = pointer(parameters + 1);
   // [parts][groups][numbers]
   std::vector<std::string*> numbers;
+  std::vector<int> of;  // which node
   std::vector<State> states;
   for (auto& [key, number] : values_) {
     if (node(key[0]).kind != MapNode::Kind::reduce) continue;
-    numbers.push_back(&number);
+    numbers.push_back(&number), of.push_back(key[0]);
     states.push_back(begin(node(key[0]).reduction, 1, true));
   }
   const auto count = static_cast<int>(numbers.size());
@@ -140,20 +145,31 @@ void Generator::meet_blocks() {
   const std::string last = t_.let(Bank::b32, "ld.shared.u32", first);
   t_.line_if(t_.let(Bank::predicate, "setp.ne.u32", last, s_.parts - 1), "bra", end);
   t_.line("membar.gl");
-  const auto some = [&](std::int64_t parts) {
+  // A lane takes every so many-th part, and all of them meet as they did before.
+  const std::int64_t rounds = detail::ceil_div(s_.parts, s_.lanes), under_way = std::min<std::int64_t>(rounds, 4);
+  const std::string at = t_.let(Bank::b32, "mov.u32", lane_.empty() ? "0" : lane_);
+  const std::string from = t_.advanced(column, at, groups_ * size);
+  repeat(detail::ceil_div(rounds, under_way), [&] {
+    std::vector<std::string> exist;
     std::vector<Words> found;
-    for (std::int64_t j = 0; j < parts; ++j)
-      found.push_back(elements_.load(p_.compute, column, j * groups_ * size, count, together, "", ".cg"));
-    for (const Words& words : found) {
-      for (int i = 0; i < count; ++i)
-        add(states[static_cast<std::size_t>(i)], 0, elements_.unpacked(p_.compute, words, i), "");
+    for (std::int64_t j = 0; j < under_way; ++j) {
+      const std::string which = t_.let(Bank::b32, "add.u32", at, j * s_.lanes);
+      exist.push_back(t_.let(Bank::predicate, "setp.lt.u32", which, s_.parts));
+      found.push_back(
+          elements_.load(p_.compute, from, j * s_.lanes * groups_ * size, count, together, exist.back(), ".cg"));
     }
-    t_.line("add.s64", column, column, parts * groups_ * size);
-  };
-  constexpr std::int64_t under_way = 4;
-  if (s_.parts >= under_way) repeat(s_.parts / under_way, [&] { some(under_way); });
-  if (s_.parts % under_way != 0) some(s_.parts % under_way);
-  for (std::size_t i = 0; i < numbers.size(); ++i) *numbers[i] = settled(states[i])[0];
+    for (std::size_t j = 0; j < found.size(); ++j) {
+      for (int i = 0; i < count; ++i)
+        add(states[static_cast<std::size_t>(i)], 0, elements_.unpacked(p_.compute, found[j], i), exist[j]);
+    }
+    t_.line("add.u32", at, at, under_way * s_.lanes);
+    t_.line("add.s64", from, from, under_way * s_.lanes * groups_ * size);
+  });
+  for (std::size_t i = 0; i < numbers.size();) {  // those of one node together
+    std::vector<std::string> sums;
+    for (std::size_t j = i; j < numbers.size() && of[j] == of[i]; ++j) sums.push_back(settled(states[j])[0]);
+    for (const std::string& sum : met(states[i].kind, sums)) *numbers[i++] = sum;
+  }
   store_all();
   t_.place(end);
 }
