@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t most_arrays = 8, most_nodes = 64;
 constexpr std::int64_t few_points = 4;   // a reduction of so many is functions
 constexpr std::int64_t small_part = 16;  // one load's share of another's elements
-constexpr std::size_t cheap_nodes = 12;  // to be computed again by each who reads them
+constexpr std::size_t cheap_nodes = 8;   // to be computed again by each who reads them
 constexpr int gone = 1 << 20;            // the number of the array that goes
 
 /// How often a view's elements are read.
@@ -141,15 +141,11 @@ class Joining : Dataflow {
       }
       parameters.insert(parameters.end(), map.parameters.begin(), map.parameters.end());
       map.parameters.clear();
+      map = unrolled(map, few_points);
     };
     renumber(*second, op.inputs);
-    if (const std::vector<MapProblem> one = unrolled(*second, few_points); one.size() == 1) second = one[0];
-    std::vector<MapProblem> parts;
-    for (MapProblem& map : first) {
-      renumber(map, before.inputs);
-      for (MapProblem& part : unrolled(map, few_points)) parts.push_back(std::move(part));
-    }
-    std::optional<MapProblem> both = pays(parts, *second) ? composed(parts, *second, gone) : std::nullopt;
+    for (MapProblem& map : first) renumber(map, before.inputs);
+    std::optional<MapProblem> both = pays(first, *second) ? composed(first, *second, gone) : std::nullopt;
     if (!both || !pays(*both)) return false;
     both->parameters = std::move(parameters);
     const DType dtype = program_.value(op.output).format.dtype;
@@ -162,14 +158,12 @@ class Joining : Dataflow {
     return true;
   }
 
-  static bool is_cheap(const MapProblem& map) { return map.reduced == 0 && map.nodes.size() <= cheap_nodes; }
-
   /// Whether others may read it as well: to compute it again takes no more than to read what it would have written.
   static bool is_as_cheap_to_read(const MapProblem& map) {
     std::int64_t read = 0;
     for (const MapView& view : map.loads) read += bytes_of(map, view);
     const std::int64_t bytes = bytes_of(map, map.stores[0].view);
-    return is_cheap(map) && read <= bytes + bytes / small_part;
+    return map.reduced == 0 && map.nodes.size() <= cheap_nodes && read <= bytes + bytes / small_part;
   }
 
   /// Each element of what is between them is computed once, or little is and cheaply.
@@ -177,7 +171,8 @@ class Joining : Dataflow {
     for (const MapView& view : second.loads) {
       if (view.array != gone) continue;
       const std::int64_t again = repeats_of(second, view);
-      const bool cheap = second.reduced == 0 && std::ranges::all_of(first, is_cheap);
+      const bool cheap =
+          first.size() == 1 && first[0].reduced == 0 && first[0].nodes.size() <= cheap_nodes && second.reduced == 0;
       if (again > 1 && !(cheap && again >= small_part)) return false;
     }
     return true;

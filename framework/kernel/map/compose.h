@@ -17,9 +17,9 @@ namespace lamina {
 /// the writers' axes; where both reduce something along different axes; or where numbers would be of other types.
 std::optional<MapProblem> composed(std::span<const MapProblem> writers, const MapProblem& reader, int between);
 
-/// The same without a reduction: functions of the elements that it was of, in their order. Where what is stored differs
-/// along reduced axes, a Map for each of their points. The Map as it is if these are more than `most`.
-std::vector<MapProblem> unrolled(const MapProblem& problem, std::int64_t most);
+/// The same Map without a reduction: functions of the elements that it was of, in their order, if they are `most` at
+/// most, and if what is stored does not differ along reduced axes. Otherwise the Map as it is.
+MapProblem unrolled(const MapProblem& problem, std::int64_t most);
 
 /// Replaces an axis by two, of which the second has `inner` elements.
 void split_axis(MapProblem& problem, std::size_t axis, std::int64_t inner);
