@@ -10,7 +10,7 @@ import re
 EVERY_BUILD = {
     "framework": 30,
     "framework/base": 1_292,  # names of C++ in messages become those of the interface
-    "framework/compile": 3_385,
+    "framework/compile": 3_560,  # Maps that are read by one other become part of it
     "framework/cpu": 1_320,
     "framework/cpu/map": 130,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
@@ -19,12 +19,12 @@ EVERY_BUILD = {
     "framework/cpu/lookup": 691,  # sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
     "framework/cpu/pool2d": 364,
     "framework/cpu/product": 911,
-    "framework/cuda": 2_084,
-    "framework/cuda/array": 1_748,
+    "framework/cuda": 2_012,
+    "framework/cuda/array": 1_485,
     "framework/cuda/conv2d": 12_998,
     "framework/cuda/linear": 1_083,
     "framework/cuda/lookup": 866,
-    "framework/cuda/map": 2_700,  # the generator's cap; what it takes the place of goes when a GPU has measured it
+    "framework/cuda/map": 2_700,  # the generator's cap
     "framework/cuda/product": 1_438,
     "framework/cuda/ptx": 598,
     "framework/cuda/runtime": 1_119,
@@ -33,12 +33,12 @@ EVERY_BUILD = {
     "framework/files": 2_275,
     "framework/graph": 1_420,  # what scores are, inputs with a value, what photographs the ready-made networks take
     "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
-    "framework/kernel/map": 470,  # what a Map is, and which problems are Maps
+    "framework/kernel/map": 850,  # what a Map is, which problems are Maps, and two of them as one
     "framework/kernel": 2_610,  # what of a problem each kernel reads, by construction
     "framework/layers": 1_402,
     "framework/module": 459,
     "framework/ops": 3_500,
-    "framework/plan": 741,  # f16 is looked through as it is; results over what a run reads are refused; answers that are not finite are said
+    "framework/plan": 752,  # counters; f16 is looked through as it is; results over what a run reads are refused
     "framework/pool": 586,
     "framework/tensor": 1_020,  # the one store of what kernels only read, of both devices
 }
@@ -49,10 +49,10 @@ LEFT_OUT = {
     "framework/onnx": 2_203,  # ops of several outputs are written
     "framework/quantize": 946,
 }
-TESTS = {"tests": 31_500, "tests/cuda/map": 1_060}
-# What a table may have as a whole. While "Product and Map" lands, old kernels and Maps side by side: 60,000 for the
-# framework; 54,500 when it has.
-TABLES = ((EVERY_BUILD, 56_355), (LEFT_OUT, 4_340), (TESTS, 32_860))
+TESTS = {"tests": 31_500, "tests/cuda/map": 1_215}
+# What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
+# has. It is beyond that by 1,100: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet.
+TABLES = ((EVERY_BUILD, 56_790), (LEFT_OUT, 4_340), (TESTS, 33_020))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
