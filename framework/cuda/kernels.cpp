@@ -67,7 +67,7 @@ constexpr Kernel<PoolProblem> pool[] = {
 constexpr Kernel<ConversionProblem> conversion[] = {
     map_row<ConversionProblem>, {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}};
 constexpr Kernel<MapProblem> map[] = {
-    {"map", takes_compiled_map, prepare_map, nullptr, reads::slices | reads::strides}};
+    {"map", takes_compiled_map, prepare_map, fits_blocks, reads::slices | reads::strides}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};
 
 }  // namespace

@@ -33,9 +33,11 @@ TEST(PortFormatsOnAnH200, AreNotConvertedWhereTheKernelTakesThem) {
   for (const auto& [precision, dtype] :
        {std::pair(Precision::fp16, DType::f16), std::pair(Precision::bf16, DType::bf16),
         std::pair(Precision::fp32, DType::f32)}) {
-    EXPECT_EQ(summary(precision, {dtype, Layout::nhwc}).find("conversion"), std::string::npos) << name(precision);
+    const std::string plan = summary(precision, {dtype, Layout::nhwc});
+    EXPECT_EQ(plan.find("conversion"), std::string::npos) << name(precision);
+    EXPECT_EQ(plan.find("map ("), std::string::npos) << name(precision);
   }
-  EXPECT_NE(summary(Precision::fp16, {DType::bf16, Layout::nhwc}).find("conversion"), std::string::npos);
+  EXPECT_NE(summary(Precision::fp16, {DType::bf16, Layout::nhwc}).find("map ("), std::string::npos);
 }
 
 }  // namespace

@@ -97,47 +97,56 @@ class Joining : Dataflow {
            !program_.value(value).constant.defined() && !is_coded(value) && &operation(*readers(value).begin()) == &op;
   }
 
-  /// Makes what computes that operand part of the operation.
-  bool takes_in(Operation& op, int value) {
-    bool is_only = is_only_for(value, op);
+  /// What writes a value, past changes of shape; none if nothing does. `alone`: whether all of it is for `op`.
+  int writer_of(int value, const Operation& op, bool& alone) const {
+    alone = is_only_for(value, op);
     int from = producer(value);
     while (from != none && operation(from).view) {
       const Operation& view = operation(from);
-      is_only = is_only && is_only_for(view.inputs[0], view);
+      alone = alone && is_only_for(view.inputs[0], view);
       from = producer(view.inputs[0]);
     }
-    if (from == none) return false;
-    Operation& before = operation(from);
-    std::optional<MapProblem> second = map_of_operation(op);
-    if (!second) return false;
-    std::vector<MapProblem> first;
-    if (const auto concat = before.second_output == none ? problem_of<ConcatProblem>(before) : std::nullopt) {
-      first = maps_of(*concat, PreparedViews(program_, before, options_).preparation);
-    } else if (auto map = map_of_operation(before)) {
-      first.push_back(*std::move(map));
+    return from;
+  }
+
+  /// What an operation writes, as Maps: of a concatenation one for each part.
+  std::vector<MapProblem> maps_of_operation(const Operation& op) const {
+    if (const auto concat = op.second_output == none ? problem_of<ConcatProblem>(op) : std::nullopt) {
+      return maps_of(*concat, PreparedViews(program_, op, options_).preparation);
     }
-    if (first.empty() || (!is_only && !std::ranges::all_of(first, is_as_cheap_to_read))) return false;
+    const std::optional<MapProblem> map = map_of_operation(op);
+    return map ? std::vector{*map} : std::vector<MapProblem>();
+  }
+
+  /// Makes what computes that operand part of the operation.
+  bool takes_in(Operation& op, int value) {
+    bool alone = false;
+    const int from = writer_of(value, op, alone);
+    std::optional<MapProblem> second = from == none ? std::nullopt : map_of_operation(op);
+    if (!second) return false;
+    Operation& before = operation(from);
+    std::vector<MapProblem> first = maps_of_operation(before);
+    if (first.empty() || (!alone && !std::ranges::all_of(first, is_as_cheap_to_read))) return false;
 
     Operation longer = op;
     longer.inputs.clear();
-    const auto number_of = [&](int input) {
-      const auto found = std::ranges::find(longer.inputs, input);
-      if (found == longer.inputs.end()) longer.inputs.push_back(input);
-      return static_cast<int>(std::ranges::find(longer.inputs, input) - longer.inputs.begin());
-    };
     for (const std::vector<int>* inputs : {&op.inputs, &before.inputs}) {
       for (const int input : *inputs) {
-        if (input != value) (void)number_of(input);
+        if (input != value && std::ranges::find(longer.inputs, input) == longer.inputs.end()) {
+          longer.inputs.push_back(input);
+        }
       }
     }
     std::vector<Tensor> parameters;
     const auto renumber = [&](MapProblem& map, const std::vector<int>& inputs) {
       for (MapView& view : map.loads) {
         const auto array = index(view.array);
-        view.array = array >= inputs.size()
-                         ? static_cast<int>(longer.inputs.size() + parameters.size() + array - inputs.size())
-                     : inputs[array] == value ? gone
-                                              : number_of(inputs[array]);
+        if (array >= inputs.size()) {
+          view.array = static_cast<int>(longer.inputs.size() + parameters.size() + array - inputs.size());
+        } else {
+          const auto found = std::ranges::find(longer.inputs, inputs[array]);
+          view.array = inputs[array] == value ? gone : static_cast<int>(found - longer.inputs.begin());
+        }
       }
       parameters.insert(parameters.end(), map.parameters.begin(), map.parameters.end());
       map.parameters.clear();

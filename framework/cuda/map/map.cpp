@@ -22,7 +22,9 @@ constexpr std::size_t most_pointers = 32;  // of a kernel
 // What is worth compiling a kernel for, measured beside the kernels that are there. Of reductions, for which bits
 // depend on the kernel, it depends on the extents of one image alone.
 constexpr std::int64_t least_bytes = 1 << 16;
-constexpr std::int64_t short_row = 192, longest_row = 8192;  // a block reads the longer ones again and again
+constexpr std::int64_t short_row = 192;
+// Where blocks cannot share what is reduced, because points wait for it.
+constexpr std::int64_t longest_row = 8192, longest_column = 1024;
 
 MapAlignment alignment_of(const Preparation& p, std::size_t parameters) {
   MapAlignment result;
@@ -74,6 +76,14 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }
 
+bool fits_blocks(const MapProblem& problem, const Preparation& p) {
+  const MapProblem map = simplified(problem);
+  const MapSchedule how = schedule(map, alignment_of(p, problem.parameters.size()), p.device.multiprocessors);
+  std::int64_t reduced = 1;
+  for (std::size_t a = 0; a < map.extents.size(); ++a) reduced *= map.reduces(a) ? map.extents[a] : 1;
+  return how.parts > 1 || reduced <= (how.name == "rows" ? longest_row : longest_column);
+}
+
 bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
   const MapProblem map = simplified(*problem);
   const MapSchedule how = schedule(map, alignment_of(p, problem->parameters.size()), p.device.multiprocessors);
@@ -89,9 +99,10 @@ bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
   for (const MapView& view : map.loads) look(view);
   for (const auto& store : map.stores) look(store.view);
   const std::int64_t counted = map.reduced == 0 ? bytes : 2 * largest / std::max<std::int64_t>(p.images, 1);
-  const bool in_rows = how.name == "rows" && how.parts == 1;
-  const std::int64_t least = !in_rows ? least_bytes : reduced <= short_row ? 2 * least_bytes : 8 * least_bytes;
-  return lies_well && counted >= least && !(in_rows && reduced > longest_row) && driver_compiles(index(p));
+  const std::int64_t least = how.name != "rows" || how.parts > 1 ? least_bytes
+                             : reduced <= short_row              ? 2 * least_bytes
+                                                                 : 8 * least_bytes;
+  return lies_well && counted >= least && fits_blocks(*problem, p) && driver_compiles(index(p));
 }
 
 std::unique_ptr<Operator> prepare_map(const MapProblem& problem, const Preparation& p) {
