@@ -9,10 +9,10 @@
 
 /// Every kind of problem, once: calls each(Problem) for all of them. A macro because that is how an explicit
 /// instantiation can be written for each of a list; undefine `each` behind it.
-#define LAMINA_ALL_PROBLEMS(each)                                                                                      \
-  each(AffineProblem) each(AttentionProblem) each(BottleneckProblem) each(ConcatProblem) each(ConvPairProblem)         \
-      each(ConvProblem) each(ConvSumProblem) each(ConversionProblem) each(CumulativeProblem) each(GatherProblem)       \
-          each(GridSampleProblem) each(LinearProblem) each(LocalResponseProblem) each(MapProblem) each(MatMulProblem) each(MoveProblem) \
-              each(NormProblem) each(NormalizationProblem) each(PointwiseProblem) each(PoolProblem)                    \
-                  each(ReduceProblem) each(ResampleProblem) each(ScatterProblem) each(SoftmaxProblem)                  \
+#define LAMINA_ALL_PROBLEMS(each)                                                                                     \
+  each(AffineProblem) each(AttentionProblem) each(BottleneckProblem) each(ConcatProblem) each(ConvPairProblem)        \
+      each(ConvProblem) each(ConvSumProblem) each(ConversionProblem) each(CumulativeProblem) each(GatherProblem)      \
+          each(GridSampleProblem) each(LinearProblem) each(LocalResponseProblem) each(MapProblem) each(MatMulProblem) \
+              each(MoveProblem) each(NormProblem) each(NormalizationProblem) each(PointwiseProblem) each(PoolProblem) \
+                  each(ReduceProblem) each(ResampleProblem) each(ScatterProblem) each(SoftmaxProblem)                 \
                       each(SqueezeExciteProblem) each(TopKProblem)

@@ -56,7 +56,8 @@ class LAMINA_API Operator {
   virtual std::size_t workspace_bytes() const { return 0; }
   /// On a GPU: of memory in which its blocks count who has come.
   virtual std::size_t counter_bytes() const { return 0; }
-  /// Waits for what other threads still make ready for it, and throws what they met. Before it runs, and once is enough.
+  /// Waits for what other threads still make ready for it, and throws what they met. Before it runs, and once is
+  /// enough.
   virtual void wait() const {}
   /// Bytes of copies of the parameters that this operator owns, beside what tensor/constants.h counts.
   virtual std::size_t parameter_bytes() const { return 0; }

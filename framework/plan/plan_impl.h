@@ -99,9 +99,9 @@ struct Plan::Impl {
   CompileOptions options;
   std::shared_ptr<ThreadPool> pool;  ///< its own, or that of the options
   Tensor arena;
-  Tensor workspace;                 ///< of memory.workspace bytes; the last of them are
-  std::size_t counter_bytes = 0;    ///< the counters, all 0 between steps
-  Tensor faults;  ///< on a GPU: pinned, an IndexFault for each step
+  Tensor workspace;               ///< of memory.workspace bytes; the last of them are
+  std::size_t counter_bytes = 0;  ///< the counters, all 0 between steps
+  Tensor faults;                  ///< on a GPU: pinned, an IndexFault for each step
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Port> inputs;

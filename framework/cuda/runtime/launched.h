@@ -27,11 +27,8 @@ struct OnDevice {
   int device;
   Run run;
 
-  void wait() const
-    requires requires(const Run& r) { r.wait(); }
-  {
-    run.wait();
-  }
+  void wait() const requires requires(const Run& r) { r.wait(); }
+  { run.wait(); }
   void operator()(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) const {
     if (outputs[0].numel() == 0) return;
     const DeviceGuard guard(device);
