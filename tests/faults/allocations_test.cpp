@@ -98,13 +98,14 @@ TEST(FailingAllocations, Pictures) {
   for (const char* name :
        {"colour.jpg", "progressive.jpg", "rgba16.png", "palette.png", "colour.bmp", "grey_rle.tga", "colour.ppm"}) {
     SCOPED_TRACE(name);
+    if (jpeg_decoder() == "none" && std::string_view(name).ends_with(".jpg")) continue;
     expect_picture(name);
   }
 }
 
 TEST(FailingAllocations, PicturesAreWritten) {
   const TemporaryDirectory dir;
-  const Image image = read_image(golden + "images/colour.jpg");
+  const Image image = read_image(golden + "images/colour.bmp");
   expect_survival([&] { write_png(dir / "x.png", image); });
 }
 
