@@ -52,7 +52,7 @@ LEFT_OUT = {
 TESTS = {"tests": 31_500, "tests/cuda/map": 1_215}
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,100: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet.
-TABLES = ((EVERY_BUILD, 56_800), (LEFT_OUT, 4_340), (TESTS, 33_020))
+TABLES = ((EVERY_BUILD, 56_800), (LEFT_OUT, 4_340), (TESTS, 33_025))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "cuda/map/map_data.h"
@@ -16,6 +17,8 @@ class Drawing {
     const int rank = up_to(4) + 1;
     MapProblem map;
     for (int a = 0; a < rank; ++a) map.extents.push_back(one_of(4) ? 64 : up_to(rank > 2 ? 11 : 90) + 1);
+    const auto points = [&] { return std::accumulate(map.extents.begin(), map.extents.end(), 1, std::multiplies<>()); };
+    for (constexpr int most = 20'000; points() > most;) *std::ranges::max_element(map.extents) /= 2;
     if (one_of(2)) map.reduced = static_cast<unsigned>(up_to((1 << rank) - 1));
     const int loads = up_to(2) + 1;
     for (int i = 0; i < loads; ++i) map.load(view(map, i, true));
