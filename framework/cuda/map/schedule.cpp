@@ -83,16 +83,14 @@ int pack_along(const MapProblem& problem, const Views& views, int axis) {
 /// Reductions that wait for other reductions, and results that wait for any and differ where they do not.
 bool comes_back(const MapProblem& problem) {
   std::vector<bool> waits;
-  const std::vector<unsigned> axes = dependence(problem);
   for (const MapNode& node : problem.nodes) {
     bool any = false;
     for (const int from : node.from) any = any || (from >= 0 && waits[static_cast<std::size_t>(from)]);
     if (node.kind == MapNode::Kind::reduce && any) return true;
     waits.push_back(any || node.kind == MapNode::Kind::reduce);
   }
-  return std::any_of(problem.stores.begin(), problem.stores.end(), [&](const MapProblem::Store& store) {
-    return (axes[static_cast<std::size_t>(store.node)] & problem.reduced) != 0;
-  });
+  return std::any_of(problem.stores.begin(), problem.stores.end(),
+                     [&](const MapProblem::Store& store) { return stores_each(problem, store); });
 }
 
 /// A kept axis that something computed, or loaded, does not depend on, beside the packs' own; -1: none.

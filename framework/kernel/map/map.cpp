@@ -81,6 +81,13 @@ std::vector<unsigned> dependence(const MapProblem& problem) {
   return result;
 }
 
+bool stores_each(const MapProblem& problem, const MapProblem::Store& store) {
+  for (std::size_t a = 0; a < problem.extents.size(); ++a) {
+    if (problem.reduces(a) && problem.extents[a] > 1 && store.view.strides[a] != 0) return true;
+  }
+  return false;
+}
+
 std::int64_t volume_of(const MapProblem& problem, const MapView& view) {
   std::int64_t volume = 1;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) volume *= view.strides[a] == 0 ? 1 : problem.extents[a];

@@ -100,6 +100,9 @@ struct MapProblem {
 /// For each node: bit a says that its value differs along axis a.
 std::vector<unsigned> dependence(const MapProblem& problem);
 
+/// Whether several points that differ in reduced axes alone are stored, be it all the same number.
+bool stores_each(const MapProblem& problem, const MapProblem::Store& store);
+
 /// How many elements a view has, each counted once.
 std::int64_t volume_of(const MapProblem& problem, const MapView& view);
 

@@ -12,7 +12,7 @@ MapProblem unrolled(const MapProblem& problem, std::int64_t most) {
   const std::vector<unsigned> axes = dependence(problem);
   const auto differs = [&](int node) { return (axes[static_cast<std::size_t>(node)] & problem.reduced) != 0; };
   const bool comes_back = std::any_of(problem.stores.begin(), problem.stores.end(),
-                                      [&](const MapProblem::Store& store) { return differs(store.node); });
+                                      [&](const auto& store) { return stores_each(problem, store); });
   if (problem.reduced == 0 || points > most || comes_back) return problem;
   MapProblem result = problem;
   result.loads.clear(), result.nodes.clear(), result.reduced = 0;

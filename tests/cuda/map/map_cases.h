@@ -100,6 +100,12 @@ inline std::vector<MapCase> map_cases(DType d) {
       m.store(m.function(P::add, x, b), {0, d, 0, {count * 136, 136, 1}});
     });
   }
+  add("a sum in every place of its row", {5, 400}, 0b10, [&](MapProblem& m) {
+    m.store(m.reduce(R::sum, m.load({0, d, 0, {400, 1}})), {0, d, 0, {400, 1}});
+  });
+  add("a sum in every place of its column", {5, 90, 48}, 0b010, [&](MapProblem& m) {
+    m.store(m.reduce(R::sum, m.load({0, d, 0, {90 * 48, 48, 1}})), {0, d, 0, {90 * 48, 48, 1}});
+  });
   add("odd places", {40, 96}, 0, [&](MapProblem& m) {
     const int x = m.load({0, d, 97, {195, 1}}), y = m.load({1, d, 0, {96, 1}});
     m.store(m.function(P::mul, x, y), {0, d, 0, {96, 1}});
