@@ -23,7 +23,7 @@ struct Columns {
   int lanes, teams, chunks;  // of a block: packs, threads for each; blocks of an image
 };
 
-/// State: what a thread knows of the elements that it has seen (array/reduce_states.cuh).
+/// State: what a thread knows of the elements that it has seen (pool2d.cu has one).
 template <class State, class Settings, class T, int N>
 __global__ void __launch_bounds__(max_column_threads)
     columns_kernel(const Columns e, const __grid_constant__ Settings settings, const T* __restrict__ input,

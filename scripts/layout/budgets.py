@@ -33,7 +33,7 @@ EVERY_BUILD = {
     "framework/files": 2_275,
     "framework/graph": 1_420,  # what scores are, inputs with a value, what photographs the ready-made networks take
     "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
-    "framework/kernel/map": 855,  # what a Map is, which problems are Maps, and two of them as one
+    "framework/kernel/map": 860,  # what a Map is, which problems are Maps, and two of them as one
     "framework/kernel": 2_610,  # what of a problem each kernel reads, by construction
     "framework/layers": 1_402,
     "framework/module": 459,
@@ -52,7 +52,7 @@ LEFT_OUT = {
 TESTS = {"tests": 31_500, "tests/cuda/map": 1_235}
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,100: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet.
-TABLES = ((EVERY_BUILD, 56_800), (LEFT_OUT, 4_340), (TESTS, 33_050))
+TABLES = ((EVERY_BUILD, 56_810), (LEFT_OUT, 4_340), (TESTS, 33_050))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

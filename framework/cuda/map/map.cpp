@@ -34,6 +34,22 @@ MapAlignment alignment_of(const Preparation& p, std::size_t parameters) {
   return result;
 }
 
+/// Who does what of a problem.
+struct Planned {
+  Planned(const MapProblem& problem, const Preparation& p)
+      : map(simplified(problem)),
+        alignment(alignment_of(p, problem.parameters.size())),
+        how(schedule(map, alignment, p.device.multiprocessors)) {}
+
+  MapProblem map;
+  MapAlignment alignment;
+  MapSchedule how;
+};
+
+bool fits_blocks(const Planned& it) {
+  return it.how.parts > 1 || reduced_points(it.map) <= (it.how.name == "rows" ? longest_row : longest_column);
+}
+
 /// The launch. Pointers stand in the order that MapKernel says.
 struct MapRun {
   LoadedKernel kernel;
@@ -76,23 +92,16 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }
 
-bool fits_blocks(const MapProblem& problem, const Preparation& p) {
-  const MapProblem map = simplified(problem);
-  const MapSchedule how = schedule(map, alignment_of(p, problem.parameters.size()), p.device.multiprocessors);
-  std::int64_t reduced = 1;
-  for (std::size_t a = 0; a < map.extents.size(); ++a) reduced *= map.reduces(a) ? map.extents[a] : 1;
-  return how.parts > 1 || reduced <= (how.name == "rows" ? longest_row : longest_column);
-}
+bool fits_blocks(const MapProblem& problem, const Preparation& p) { return fits_blocks(Planned(problem, p)); }
 
 bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
-  const MapProblem map = simplified(*problem);
-  const MapSchedule how = schedule(map, alignment_of(p, problem->parameters.size()), p.device.multiprocessors);
-  std::int64_t bytes = 0, largest = 0, reduced = 1;
-  for (std::size_t a = 0; a < map.extents.size(); ++a) reduced *= map.reduces(a) ? map.extents[a] : 1;
+  const Planned planned(*problem, p);
+  const auto& [map, alignment, how] = planned;
+  std::int64_t bytes = 0, largest = 0;
   bool lies_well = true;
   const auto look = [&](const MapView& view) {
-    const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-    bytes += volume_of(map, view) * size, largest = std::max(largest, volume_of(map, view) * size);
+    const std::int64_t size = volume_of(map, view) * static_cast<std::int64_t>(size_of(view.dtype));
+    bytes += size, largest = std::max(largest, size);
     const std::int64_t stride = how.vector < 0 ? 1 : view.strides[static_cast<std::size_t>(how.vector)];
     lies_well = lies_well && (stride <= 1 || is_staged(view, how) || is_interleaved(view, how));
   };
@@ -100,15 +109,13 @@ bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
   for (const auto& store : map.stores) look(store.view);
   const std::int64_t counted = map.reduced == 0 ? bytes : 2 * largest / std::max<std::int64_t>(p.images, 1);
   const std::int64_t least = how.name != "rows" || how.parts > 1 ? least_bytes
-                             : reduced <= short_row              ? 2 * least_bytes
+                             : reduced_points(map) <= short_row  ? 2 * least_bytes
                                                                  : 8 * least_bytes;
-  return lies_well && counted >= least && fits_blocks(*problem, p) && driver_compiles(index(p));
+  return lies_well && counted >= least && fits_blocks(planned) && driver_compiles(index(p));
 }
 
 std::unique_ptr<Operator> prepare_map(const MapProblem& problem, const Preparation& p) {
-  const MapProblem map = simplified(problem);
-  const MapAlignment alignment = alignment_of(p, problem.parameters.size());
-  const MapSchedule how = schedule(map, alignment, p.device.multiprocessors);
+  const auto& [map, alignment, how] = Planned(problem, p);
   const int architecture = p.device.architecture;
   const PtxFunctions& functions = PtxFunctions::all();
   const MapKernel kernel = generate(map, how, alignment, functions, entry_name, architecture);

@@ -81,6 +81,12 @@ std::vector<unsigned> dependence(const MapProblem& problem) {
   return result;
 }
 
+std::int64_t reduced_points(const MapProblem& problem) {
+  std::int64_t points = 1;
+  for (std::size_t a = 0; a < problem.extents.size(); ++a) points *= problem.reduces(a) ? problem.extents[a] : 1;
+  return points;
+}
+
 bool stores_each(const MapProblem& problem, const MapProblem::Store& store) {
   for (std::size_t a = 0; a < problem.extents.size(); ++a) {
     if (problem.reduces(a) && problem.extents[a] > 1 && store.view.strides[a] != 0) return true;

@@ -81,7 +81,6 @@ struct MapProblem {
   struct Store {
     int node = 0;
     MapView view;  ///< without guards and tables; one element of the array for each point at which the node differs
-    friend bool operator==(const Store&, const Store&) = default;
   };
   std::vector<Store> stores = {};
   DType compute = DType::f32;
@@ -102,6 +101,9 @@ std::vector<unsigned> dependence(const MapProblem& problem);
 
 /// Whether several points that differ in reduced axes alone are stored, be it all the same number.
 bool stores_each(const MapProblem& problem, const MapProblem::Store& store);
+
+/// How many points are reduced to one.
+std::int64_t reduced_points(const MapProblem& problem);
 
 /// How many elements a view has, each counted once.
 std::int64_t volume_of(const MapProblem& problem, const MapView& view);

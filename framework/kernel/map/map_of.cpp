@@ -146,15 +146,14 @@ std::optional<MapProblem> map_of(const ReduceProblem& problem, const Preparation
   MapProblem map{.extents = axes_of(p.input().shape), .reduced = problem.dims};
   map.compute = single ? DType::f32 : detail::reduction_type(problem.kind, dtype);
   if (!is_float(map.compute) && problem.kind == Reduction::mean) return std::nullopt;  // rounds towards 0
-  double count = 1;
-  for (std::size_t a = 0; a < map.extents.size(); ++a)
-    count *= map.reduces(a) ? static_cast<double>(map.extents[a]) : 1.0;
   const int x = map.load(as_it_is(p.input(), 0));
   const auto sum = [&](int of) { return map.reduce(MapReduction::sum, of); };
   int y = x;
   switch (problem.kind) {
     case Reduction::sum: y = sum(x); break;
-    case Reduction::mean: y = map.function(Pointwise::div, sum(x), map.number(count)); break;
+    case Reduction::mean:
+      y = map.function(Pointwise::div, sum(x), map.number(static_cast<double>(reduced_points(map))));
+      break;
     case Reduction::max: y = map.reduce(MapReduction::max, x); break;
     case Reduction::min: y = map.reduce(MapReduction::min, x); break;
     case Reduction::prod: y = map.reduce(MapReduction::product, x); break;

@@ -7,8 +7,7 @@
 namespace lamina {
 
 MapProblem unrolled(const MapProblem& problem, std::int64_t most) {
-  std::int64_t points = 1;
-  for (std::size_t a = 0; a < problem.extents.size(); ++a) points *= problem.reduces(a) ? problem.extents[a] : 1;
+  const std::int64_t points = reduced_points(problem);
   const std::vector<unsigned> axes = dependence(problem);
   const auto differs = [&](int node) { return (axes[static_cast<std::size_t>(node)] & problem.reduced) != 0; };
   const bool comes_back = std::any_of(problem.stores.begin(), problem.stores.end(),
