@@ -66,7 +66,10 @@ class Joining : Dataflow {
   void join() {
     for (Operation& op : program_.operations) {
       if (op.module == nullptr || op.view) continue;
-      while (std::ranges::any_of(std::vector<int>(op.inputs), [&](int value) { return takes_in(op, value); })) {
+      for (bool longer = true; longer;) {
+        const std::optional<MapProblem> map = map_of_operation(op);
+        const std::vector<int> inputs = op.inputs;  // which change
+        longer = map && std::ranges::any_of(inputs, [&](int value) { return takes_in(op, *map, value); });
       }
     }
     finish();
@@ -76,11 +79,10 @@ class Joining : Dataflow {
   /// What an operation does as a Map whose arrays are its inputs.
   std::optional<MapProblem> map_of_operation(const Operation& op) const {
     if (op.module == nullptr || op.view || op.second_output != none) return std::nullopt;
-    const PreparedViews views(program_, op, options_);
     std::optional<MapProblem> result = problem_of<MapProblem>(op);
     const auto ask = [&]<class Problem>(std::type_identity<Problem>) {
       if (const auto problem = result ? std::nullopt : problem_of<Problem>(op)) {
-        result = map_of(*problem, views.preparation);
+        result = map_of(*problem, PreparedViews(program_, op, options_).preparation);
       }
     };
     ask(std::type_identity<PointwiseProblem>()), ask(std::type_identity<AffineProblem>());
@@ -118,12 +120,11 @@ class Joining : Dataflow {
     return map ? std::vector{*map} : std::vector<MapProblem>();
   }
 
-  /// Makes what computes that operand part of the operation.
-  bool takes_in(Operation& op, int value) {
+  /// Makes what computes that operand part of the operation, which is the Map `second`.
+  bool takes_in(Operation& op, MapProblem second, int value) {
     bool alone = false;
     const int from = writer_of(value, op, alone);
-    std::optional<MapProblem> second = from == none ? std::nullopt : map_of_operation(op);
-    if (!second) return false;
+    if (from == none) return false;
     Operation& before = operation(from);
     std::vector<MapProblem> first = maps_of_operation(before);
     if (first.empty() || (!alone && !std::ranges::all_of(first, is_as_cheap_to_read))) return false;
@@ -152,9 +153,9 @@ class Joining : Dataflow {
       map.parameters.clear();
       map = unrolled(map, few_points);
     };
-    renumber(*second, op.inputs);
+    renumber(second, op.inputs);
     for (MapProblem& map : first) renumber(map, before.inputs);
-    std::optional<MapProblem> both = pays(first, *second) ? composed(first, *second, gone) : std::nullopt;
+    std::optional<MapProblem> both = pays(first, second) ? composed(first, second, gone) : std::nullopt;
     if (!both || !pays(*both)) return false;
     both->parameters = std::move(parameters);
     const DType dtype = program_.value(op.output).format.dtype;
