@@ -33,7 +33,7 @@ std::string listed(const std::vector<std::string>& registers) {
 }
 
 std::string at(const std::string& address, std::int64_t bytes) {
-  return "[" + address + (bytes < 0 ? "" : "+") + std::to_string(bytes) + "]";
+  return "[" + address + "+" + std::to_string(bytes) + "]";  // +-4: the language knows no [a-4]
 }
 
 }  // namespace

@@ -139,8 +139,8 @@ class Generator {
   std::vector<std::string> met(MapReduction kind, std::vector<std::string> sums);
   /// The blocks that share points: each puts down what it knows, and the last to come adds it up, in order, and stores.
   void meet_blocks();
-  /// So many bytes of shared memory, as an operand.
-  std::string shared_at(std::int64_t bytes);
+  /// Where so many bytes of shared memory begin; a multiple of 16.
+  std::int64_t shared(std::int64_t bytes);
 
   // generate.cpp
   /// Of the threads that know a result the one that stores it.

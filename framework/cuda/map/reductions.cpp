@@ -81,8 +81,7 @@ std::vector<std::string> Generator::met(MapReduction kind, std::vector<std::stri
     // [sharers][elements][slots]
     const auto size = static_cast<std::int64_t>(size_of(p_.compute)),
                row = static_cast<std::int64_t>(sums.size()) * size;
-    const std::int64_t first = shared_;
-    shared_ += sharers * slots_ * row;
+    const std::int64_t first = shared(sharers * slots_ * row);
     const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
     const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, size, memory);
     const std::string sharer = neighbours_ ? t_.quotient(lane_, 32) : lane_;
@@ -136,7 +135,7 @@ void Generator::meet_blocks() {
   t_.line("membar.gl");
   t_.line("bar.sync", 0);
   const std::string waits = t_.fresh_label(), end = t_.fresh_label();
-  const std::string first = shared_at(4), seen = t_.fresh(Bank::b32);
+  const std::string first = "[memory+" + std::to_string(shared(4)) + "]", seen = t_.fresh(Bank::b32);
   t_.line_if(t_.let(Bank::predicate, "setp.ne.u32", tid_, 0), "bra", waits);
   t_.line("atom.global.inc.u32", seen, "[" + t_.advanced(counters, block, 4) + "]", s_.parts - 1);
   t_.line("st.shared.u32", first, seen);
@@ -174,11 +173,10 @@ void Generator::meet_blocks() {
   t_.place(end);
 }
 
-std::string Generator::shared_at(std::int64_t bytes) {
-  shared_ = detail::round_up<std::int64_t>(shared_, 16);
-  const std::int64_t at = shared_;
-  shared_ += bytes;
-  return "[memory+" + std::to_string(at) + "]";
+std::int64_t Generator::shared(std::int64_t bytes) {
+  const std::int64_t at = detail::round_up<std::int64_t>(shared_, 16);
+  shared_ = at + bytes;
+  return at;
 }
 
 }  // namespace lamina::cuda

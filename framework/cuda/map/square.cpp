@@ -1,10 +1,8 @@
 // Part of the generator of Map kernels, see generator.h: squares of elements that turn in shared memory.
 
 #include "lamina/cuda/map/generator.h"
-
 #include <algorithm>
 
-#include "lamina/base/math.h"
 
 namespace lamina::cuda {
 
@@ -30,7 +28,7 @@ void Generator::stage() {
     const MapView& view = p_.loads[i];
     if (!is_staged(view, s_)) continue;
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-    staged_[i] = shared_ = detail::round_up<std::int64_t>(shared_, 16);
+    staged_[i] = shared(s_.tile * pitch(view));
     const std::string base = t_.advanced(load_bases_[i], x, size);
     const std::string from = t_.advanced(base, v, view.strides[static_cast<std::size_t>(s_.vector)] * size);
     const std::string memory =
@@ -48,7 +46,6 @@ void Generator::stage() {
           {elements_.load(view.dtype, from, bytes, s_.staged_pack, std::min(s_.staged_pack, packed), exists), to,
            staged_[i] + k * pitch(view)});
     }
-    shared_ += s_.tile * pitch(view);
   }
   for (const Square& square : squares) {
     for (std::size_t w = 0; w < square.words.registers.size(); ++w) {

@@ -112,9 +112,9 @@ Operand Program::operand(std::string text) {
     o.parts = operands(text.substr(1, text.size() - 2));
   } else if (text[0] == '[') {
     o.kind = Operand::Kind::memory;
-    const std::size_t sign = text.find_first_of("+-", 1), end = std::min(sign, text.size() - 1);
+    const std::size_t sign = text.find('+', 1), end = std::min(sign, text.size() - 1);
     if (text[1] == '%') o.reg = reg(text.substr(1, end - 1));
-    if (sign != std::string::npos) o.number = static_cast<Word>(std::stoll(text.substr(sign)));
+    if (sign != std::string::npos) o.number = static_cast<Word>(std::stoll(text.substr(sign + 1)));
   } else if (text.starts_with("%tid") || text.starts_with("%ctaid")) {
     o.kind = Operand::Kind::special;
   } else if (text[0] == '%') {

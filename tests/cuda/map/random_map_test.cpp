@@ -8,7 +8,8 @@
 namespace lamina::test {
 namespace {
 
-/// Draws Maps: extents, orders of strides, broadcasts, pads, reductions over any axes, several operands and results.
+/// Draws Maps: extents, orders and signs of strides, broadcasts, pads, reductions over any axes, several operands and
+/// results, numbers of each type.
 class Drawing {
  public:
   explicit Drawing(unsigned seed) : random_(seed) {}
@@ -16,6 +17,8 @@ class Drawing {
   MapProblem map() {
     const int rank = up_to(4) + 1;
     MapProblem map;
+    constexpr DType computed[] = {DType::f32, DType::f32, DType::f32, DType::f64, DType::i64, DType::u64};
+    map.compute = computed[up_to(5)];
     for (int a = 0; a < rank; ++a) map.extents.push_back(one_of(4) ? 64 : up_to(rank > 2 ? 11 : 90) + 1);
     const auto points = [&] { return std::accumulate(map.extents.begin(), map.extents.end(), 1, std::multiplies<>()); };
     for (constexpr int most = 20'000; points() > most;) *std::ranges::max_element(map.extents) /= 2;
@@ -33,7 +36,7 @@ class Drawing {
         nodes.push_back(map.function(
             Pointwise::sub, nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))], reduced));
       if (one_of(3)) nodes.push_back(map.reduce(MapReduction::max, nodes.back()));
-      nodes.push_back(map.function(Pointwise::sigmoid, reduced));
+      nodes.push_back(map.function(is_float(map.compute) ? Pointwise::sigmoid : Pointwise::abs, reduced));
     }
     const int stores = one_of(4) ? 2 : 1;
     for (int i = 0; i < stores; ++i) {
@@ -52,10 +55,12 @@ class Drawing {
 
   /// Strides in any order of the axes, without overlaps; of a load broadcast along some.
   MapView view(const MapProblem& map, int array, bool load) {
-    constexpr DType floats[] = {DType::f32, DType::f32, DType::f16, DType::bf16},
+    constexpr DType single[] = {DType::f32, DType::f32, DType::f16, DType::bf16}, twofold[] = {DType::f64, DType::f32},
                     loaded[] = {DType::u8, DType::i8, DType::i32, DType::boolean, DType::i64};
-    MapView view{.array = array, .dtype = floats[up_to(3)], .strides = MapAxes(map.extents.size())};
-    if (load && one_of(6)) view.dtype = loaded[up_to(4)];
+    MapView view{.array = array, .dtype = map.compute, .strides = MapAxes(map.extents.size())};
+    if (map.compute == DType::f32) view.dtype = single[up_to(3)];
+    if (map.compute == DType::f64) view.dtype = twofold[up_to(1)];
+    if (load && (one_of(6) || (!is_float(map.compute) && one_of(2)))) view.dtype = loaded[up_to(4)];
     std::vector<std::size_t> order(map.extents.size());
     for (std::size_t a = 0; a < order.size(); ++a) order[a] = a;
     if (one_of(2)) std::ranges::shuffle(order, random_);
@@ -67,6 +72,10 @@ class Drawing {
       stride *= map.extents[a] + (one_of(8) ? 1 : 0);
     }
     if (one_of(8)) view.offset = up_to(20);
+    if (load && one_of(4)) {  // backwards
+      const auto a = static_cast<std::size_t>(up_to(static_cast<int>(map.extents.size()) - 1));
+      view.offset += (map.extents[a] - 1) * view.strides[a], view.strides[a] *= -1;
+    }
     if (load && one_of(6)) {
       const auto a = static_cast<std::size_t>(up_to(static_cast<int>(map.extents.size()) - 1));
       MapView::Table table{MapAxes(map.extents.size()), 0, nullptr};
@@ -97,7 +106,7 @@ class Drawing {
                        : nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))];
     };
     const int x = any(), y = any(), z = any();
-    const Pointwise f = functions[up_to(9)];
+    const Pointwise f = is_float(map.compute) ? functions[up_to(9)] : functions[up_to(5)];
     const int operands = describe(f).operands;
     return map.function(f, x, operands > 1 ? y : -1, operands > 2 ? z : -1);
   }
