@@ -1,8 +1,8 @@
 // Part of the generator of Map kernels, see generator.h: squares of elements that turn in shared memory.
 
 #include "lamina/cuda/map/generator.h"
-#include <algorithm>
 
+#include <algorithm>
 
 namespace lamina::cuda {
 

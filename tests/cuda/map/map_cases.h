@@ -73,9 +73,6 @@ inline std::vector<MapCase> map_cases(DType d) {
     const int x = m.load({0, DType::f64, 0, {1}}), sum = m.reduce(R::sum, m.function(P::mul, x, x));
     m.store(m.function(P::sqrt, sum), {0, DType::f64, 0, {0}});
   });
-  add("a mean of channels, backwards", {6, 40, 64}, 0b010, [&](MapProblem& m) {
-    m.store(m.reduce(R::sum, m.load({0, d, 39 * 64, {40 * 64, -64, 1}})), {0, DType::f32, 0, {64, 0, 1}});
-  });
   add("a table of places", {2, 9, 13}, 0, [&](MapProblem& m) {
     auto places = std::make_shared<std::vector<std::int64_t>>();
     for (int i = 0; i < 13; ++i) places->push_back(i == 5 ? -1 : i * 5 % 11);

@@ -24,11 +24,9 @@ class Drawing {
     for (constexpr int most = 20'000; points() > most;) *std::ranges::max_element(map.extents) /= 2;
     if (one_of(2)) map.reduced = static_cast<unsigned>(up_to((1 << rank) - 1));
     const int loads = up_to(2) + 1;
-    for (int i = 0; i < loads; ++i) map.load(view(map, i, true));
     std::vector<int> nodes;
-    for (int i = 0; i < loads; ++i) nodes.push_back(i);
-    const int functions = up_to(4);
-    for (int i = 0; i < functions; ++i) nodes.push_back(function(map, nodes));
+    for (int i = 0; i < loads; ++i) nodes.push_back(map.load(view(map, i, true)));
+    for (int i = up_to(4); i-- > 0;) nodes.push_back(function(map, nodes));
     if (map.reduced != 0) {
       constexpr MapReduction kinds[] = {MapReduction::sum, MapReduction::max, MapReduction::min};
       const int reduced = map.reduce(kinds[up_to(2)], nodes.back());
@@ -55,12 +53,11 @@ class Drawing {
 
   /// Strides in any order of the axes, without overlaps; of a load broadcast along some.
   MapView view(const MapProblem& map, int array, bool load) {
-    constexpr DType single[] = {DType::f32, DType::f32, DType::f16, DType::bf16}, twofold[] = {DType::f64, DType::f32},
+    constexpr DType floats[] = {DType::f32, DType::f32, DType::f16, DType::bf16},
                     loaded[] = {DType::u8, DType::i8, DType::i32, DType::boolean, DType::i64};
-    MapView view{.array = array, .dtype = map.compute, .strides = MapAxes(map.extents.size())};
-    if (map.compute == DType::f32) view.dtype = single[up_to(3)];
-    if (map.compute == DType::f64) view.dtype = twofold[up_to(1)];
-    if (load && (one_of(6) || (!is_float(map.compute) && one_of(2)))) view.dtype = loaded[up_to(4)];
+    const DType own = map.compute == DType::f32 ? floats[up_to(3)] : map.compute;
+    MapView view{
+        .array = array, .dtype = load && one_of(6) ? loaded[up_to(4)] : own, .strides = MapAxes(map.extents.size())};
     std::vector<std::size_t> order(map.extents.size());
     for (std::size_t a = 0; a < order.size(); ++a) order[a] = a;
     if (one_of(2)) std::ranges::shuffle(order, random_);
@@ -72,10 +69,8 @@ class Drawing {
       stride *= map.extents[a] + (one_of(8) ? 1 : 0);
     }
     if (one_of(8)) view.offset = up_to(20);
-    if (load && one_of(4)) {  // backwards
-      const auto a = static_cast<std::size_t>(up_to(static_cast<int>(map.extents.size()) - 1));
-      view.offset += (map.extents[a] - 1) * view.strides[a], view.strides[a] *= -1;
-    }
+    const auto back = static_cast<std::size_t>(up_to(static_cast<int>(map.extents.size()) - 1));
+    if (load && one_of(4)) view.offset += (map.extents[back] - 1) * view.strides[back], view.strides[back] *= -1;
     if (load && one_of(6)) {
       const auto a = static_cast<std::size_t>(up_to(static_cast<int>(map.extents.size()) - 1));
       MapView::Table table{MapAxes(map.extents.size()), 0, nullptr};
