@@ -23,9 +23,8 @@ class Drawing {
     const auto points = [&] { return std::accumulate(map.extents.begin(), map.extents.end(), 1, std::multiplies<>()); };
     for (constexpr int most = 20'000; points() > most;) *std::ranges::max_element(map.extents) /= 2;
     if (one_of(2)) map.reduced = static_cast<unsigned>(up_to((1 << rank) - 1));
-    const int loads = up_to(2) + 1;
     std::vector<int> nodes;
-    for (int i = 0; i < loads; ++i) nodes.push_back(map.load(view(map, i, true)));
+    for (int i = up_to(2); i >= 0; --i) nodes.push_back(map.load(view(map, i, true)));
     for (int i = up_to(4); i-- > 0;) nodes.push_back(function(map, nodes));
     if (map.reduced != 0) {
       constexpr MapReduction kinds[] = {MapReduction::sum, MapReduction::max, MapReduction::min};
