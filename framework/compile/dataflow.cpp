@@ -28,7 +28,7 @@ std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_
   if (conv == nullptr || op.view || op.inputs.size() != operands || !conv->weight().defined()) return std::nullopt;
   if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
   auto problem = problem_of<ConvProblem>(op);
-  if (problem->scaled || problem->eight.defined()) problem.reset();
+  if (problem->scaled() || problem->eight.defined()) problem.reset();
   return problem;
 }
 

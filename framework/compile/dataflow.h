@@ -50,6 +50,8 @@ class Dataflow {
     return {.shape = v.shape, .format = v.format, .quantization = v.quantization};
   }
   bool is_coded(int value) const { return program_.value(value).quantization.defined(); }
+  /// The step that rounds to the codes that a value has.
+  PointwiseStep rounding_to(int value) const { return to_codes(view(value).format.dtype, view(value).quantization); }
   /// The operation that computes a value; `none` of inputs and constants.
   int producer(int value) const { return producer_[index(value)]; }
   const Operation* computes(int value) const { return producer(value) == none ? nullptr : &operation(producer(value)); }

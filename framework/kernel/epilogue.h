@@ -10,7 +10,8 @@
 namespace lamina {
 
 /// What is done to a result before it is stored: the chain, then max pooling, after which the output is the pooled map.
-/// Operands of the chain are further inputs of the operation, by their number, all of the shape of the result.
+/// Operands of the chain are further inputs of the operation, by their number, all of the shape of the result. Sums of
+/// codes may become codes before anything else: rules/eight_bits.h has the chains that kernels know.
 struct Epilogue {
   PointwiseChain chain = {};
   std::optional<PoolGeometry> pool = {};
@@ -36,6 +37,10 @@ struct Epilogue {
     }
     return false;
   }
+  /// The first step rounds to codes.
+  bool rounds() const { return !chain.empty() && chain[0].function == Pointwise::to_codes; }
+  /// The last step's; null if that looks up nothing.
+  const CodeTable* table() const { return chain.empty() ? nullptr : chain.back().table.get(); }
   /// The chain ends in a ReLU.
   bool relu() const { return !chain.empty() && chain.back() == PointwiseStep{Pointwise::relu}; }
 };

@@ -10,11 +10,16 @@ constexpr PointwiseFunction functions[] = {
   {Pointwise::name, #name, operands, PointwiseFunction::Numbers::numbers, truth},
     LAMINA_POINTWISE_FUNCTIONS(LAMINA_POINTWISE_ROW)
 #undef LAMINA_POINTWISE_ROW
-};
+        {Pointwise::to_codes, "to_codes", 1},
+    {Pointwise::look_up, "table", 1}};
 
 }  // namespace
 
-std::span<const PointwiseFunction> pointwise_functions() { return functions; }
+std::span<const PointwiseFunction> pointwise_functions() {
+  return std::span(functions).first(static_cast<std::size_t>(Pointwise::to_codes));
+}
+
+const PointwiseFunction& describe(Pointwise function) { return functions[static_cast<std::size_t>(function)]; }
 
 int inputs_of(const PointwiseChain& chain) {
   int inputs = 1;

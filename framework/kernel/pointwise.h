@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "lamina/tensor/dtype.h"
+#include "lamina/tensor/quantization.h"
 
 /// Functions of one element of each operand, and chains of them.
 namespace lamina {
@@ -37,6 +41,8 @@ enum class Pointwise : std::uint8_t {
 #define LAMINA_POINTWISE_NAME(name, ...) name,
   LAMINA_POINTWISE_FUNCTIONS(LAMINA_POINTWISE_NAME)
 #undef LAMINA_POINTWISE_NAME
+      to_codes,  ///< what the nearest of PointwiseStep::codes stands for, NaN the lowest
+  look_up        ///< what PointwiseStep::table has for the code that the value is, in codes of the result
 };
 
 /// What a function is: a row.
@@ -50,20 +56,30 @@ struct PointwiseFunction {
   bool truth = false;                 ///< what it gives is true or not
 };
 
-/// All of them, in the order of the enum.
+/// All of numbers, in the order of the enum: those that kernels of any chain compute.
 std::span<const PointwiseFunction> pointwise_functions();
-inline const PointwiseFunction& describe(Pointwise f) { return pointwise_functions()[static_cast<std::size_t>(f)]; }
+const PointwiseFunction& describe(Pointwise function);
 
 /// One step of a chain: value = function(value, x, y). x is element i of the operation's input `operand`, or the number
-/// `a` where that is -1; y likewise is of `second`, or `b`.
+/// `a` where that is -1; y likewise is of `second`, or `b`. A value is always the number that a code stands for.
 struct PointwiseStep {
   Pointwise function = Pointwise::relu;
   int operand = -1;
   int second = -1;
   double a = 0, b = 0;
+  Quantization codes = {};  ///< of to_codes, of `type`: u8 or i8
+  DType type = DType::u8;
+  std::shared_ptr<const CodeTable> table = {};  ///< of look_up
 
   friend bool operator==(const PointwiseStep&, const PointwiseStep&) = default;
 };
+
+inline PointwiseStep to_codes(DType type, const Quantization& codes) {
+  return {.function = Pointwise::to_codes, .codes = codes, .type = type};
+}
+inline PointwiseStep look_up(std::shared_ptr<const CodeTable> table) {
+  return {.function = Pointwise::look_up, .table = std::move(table)};
+}
 
 /// Functions applied in order, in registers. The value begins as the element of input 0. NaN stays NaN through each of
 /// those that are continuous.

@@ -25,18 +25,6 @@ struct EightBitWeights {
   Tensor bias = {};        ///< i32 [OC], in units of `bias_scale`; undefined: the bias is that of f32, if there is one
   Tensor bias_scale = {};  ///< f32 [OC]; counts if it is the input's scale times the weights', rounded once
   bool whole = false;      ///< the output is the sums as they are, i32
-  /// The sums become codes of that type first, if the scale is not 0. Then the output is what they stand for; or codes:
-  /// those that `table` has for them, or what they stand for is added to input 1, of codes like the output, and may be
-  /// clamped: the epilogue.
-  Quantization codes = {};
-  DType codes_type = DType::u8;
-  std::shared_ptr<const CodeTable> table = {};
-  /// Input 0, which is of floats, becomes codes of that type first, if the scale is not 0.
-  Quantization input = {};
-  DType input_type = DType::u8;
-  /// Of a convolution that is scaled: what is multiplied are the product's codes, of the image's type, which are
-  /// clamp(round((x - x's zero point) * factor) + zero point); the factors are f32, those of detail::product_slopes.
-  Quantization product = {};
 
   bool defined() const { return weight.defined(); }
 };
@@ -48,11 +36,14 @@ struct ConvProblem {
   Tensor weight = {};  ///< [OC, C / groups, KH, KW]
   Tensor bias = {};    ///< [OC]
   Epilogue epilogue = {};
-  /// The channels of each image are multiplied by input 1, [N, C, 1, 1], before the padding's zeros are put around
-  /// them.
-  bool scaled = false;
+  /// What is done to input 0 before it is multiplied, and before the padding's zeros are put around it: nothing; or its
+  /// channels are multiplied by input 1, [N, C, 1, 1]; or numbers become codes. Codes may be multiplied and become
+  /// codes of their type again: clamp(round((x - x's zero point) * factor) + zero point), the factors being f32, those
+  /// of detail::product_slopes.
+  PointwiseChain prologue = {};
   EightBitWeights eight = {};
 
+  bool scaled() const { return !prologue.empty() && prologue[0].operand == 1; }
   double flops() const { return geometry.flops(); }
 };
 
@@ -83,12 +74,12 @@ struct PoolProblem {
 /// last extent, 1 stands for any. Inputs and output may be of any dtype; all are converted to `compute` (f32, f64, i64
 /// or u64; f16 and bf16 are computed in f32, whole numbers and booleans in i64) and the result to the output's dtype:
 /// floats to nearest even, whole numbers to fewer bits by dropping the upper ones, a float to a whole number towards
-/// zero (saturating; NaN to 0), to a boolean whether it is not 0.
+/// zero (saturating; NaN to 0), to a boolean whether it is not 0. Or codes of input 0 are looked up: a chain of that
+/// alone.
 struct PointwiseProblem {
   static constexpr std::string_view what = "elementwise";
   PointwiseChain chain;
   DType compute = DType::f32;
-  std::shared_ptr<const CodeTable> table = {};  ///< in place of a chain: the code, of u8 or i8, for each of input 0's
 };
 
 /// scale x + shift, each of a channel's own.

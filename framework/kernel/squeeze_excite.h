@@ -14,7 +14,7 @@ struct SqueezeExciteProblem {
   static constexpr bool of_convolutions = true;
   ConvProblem squeeze = {}, excite = {};  ///< of images of one pixel: the means to fewer values, those to the factors
   /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image:
-  /// of codes in f32, as EightBitWeights::product says.
+  /// of codes in f32, as ConvProblem::prologue says.
   bool multiplies = true;
   std::optional<NormProblem> norm = {};  ///< in place of the two
   /// Of an image of codes, all of one type: how those, and the product, are stored.

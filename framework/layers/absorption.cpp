@@ -13,7 +13,8 @@ namespace lamina::detail {
 const PointwiseChain* chain_of(const Module& module) {
   const auto* functions = dynamic_cast<const Elementwise*>(&module);
   const bool f32 = functions != nullptr && functions->compute() == DType::f32 && functions->output() == DType::f32;
-  return f32 ? &functions->chain() : nullptr;
+  const auto looks_up = [](const PointwiseStep& step) { return step.function == Pointwise::look_up; };
+  return f32 && std::ranges::none_of(functions->chain(), looks_up) ? &functions->chain() : nullptr;
 }
 
 bool append(PointwiseChain& chain, const Module& next, std::span<const Module::Operand> operands) {

@@ -14,7 +14,7 @@ namespace lamina::detail {
 /// several.
 inline constexpr std::size_t longest_chain = 64;
 
-/// The chain of a module that computes f32 of f32; null of others.
+/// The chain of a module that computes f32 of f32; null of others, and of codes that are looked up.
 const PointwiseChain* chain_of(const Module& module);
 
 /// The chain with `next` behind it, whose inputs are `operands`; false if that is no function of f32 elements, or not

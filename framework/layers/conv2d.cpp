@@ -120,8 +120,8 @@ ConvProblem Conv2d::problem(std::span<const Shape> inputs) const {
                         .weight = weight(),
                         .bias = bias(),
                         .epilogue = {.chain = chain_},
-                        .scaled = scaled_,
                         .eight = eight_};
+  if (scaled_) result.prologue = {{.function = Pointwise::mul, .operand = 1}};
   const ConvGeometry& g = result.geometry;
   if (pool_) result.epilogue.pool = pool_->geometry({g.batch, g.out_channels, g.out_height, g.out_width});
   return result;

@@ -120,12 +120,12 @@ PointwiseChain simplified(PointwiseChain chain) {
 }  // namespace
 
 Module::Absorbed Elementwise::absorb(const Module& next, std::span<const Operand> operands) const {
-  if (compute_ != DType::f32 || output_ != DType::f32 || table_ != nullptr) return {};
+  if (detail::chain_of(*this) == nullptr) return {};
   PointwiseChain chain = chain_;
   if (!detail::append(chain, next, operands)) return {};
   return {.module = std::make_shared<Elementwise>(simplified(std::move(chain)))};
 }
 
-PointwiseProblem Elementwise::problem(std::span<const Shape>) const { return {chain_, compute_, table_}; }
+PointwiseProblem Elementwise::problem(std::span<const Shape>) const { return {chain_, compute_}; }
 
 }  // namespace lamina

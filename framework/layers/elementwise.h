@@ -14,10 +14,6 @@ class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
   /// `compute` and `output`: see PointwiseProblem.
   explicit Elementwise(PointwiseChain chain, DType compute = DType::f32, DType output = DType::f32);
 
-  /// A byte for each code: PointwiseProblem::table.
-  explicit Elementwise(std::shared_ptr<const CodeTable> table)
-      : op_("table"), compute_(DType::f32), output_(DType::f32), table_(std::move(table)) {}
-
   const PointwiseChain& chain() const { return chain_; }
   DType compute() const { return compute_; }
   DType output() const { return output_; }
@@ -37,7 +33,6 @@ class LAMINA_API Elementwise : public Layer<PointwiseProblem> {
   std::string_view op_;
   PointwiseChain chain_;
   DType compute_, output_;
-  std::shared_ptr<const CodeTable> table_ = {};
 };
 
 /// max(x, 0) for every element; NaN stays NaN, as in torch.nn.ReLU. Any shape.

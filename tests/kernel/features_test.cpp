@@ -33,6 +33,9 @@ struct Case {
   }
 };
 
+const PointwiseStep product = {.function = Pointwise::mul, .operand = 1}, codes = to_codes(DType::u8, {1, 0}),
+                    table = look_up(std::make_shared<const CodeTable>());
+
 const struct {
   Features expected;
   std::function<void(Case&)> change;
@@ -55,11 +58,11 @@ const struct {
        c.problem.epilogue.chain = {{Pointwise::clip, -1, 1}};
      }},
     {reads::pool, [](Case& c) { c.problem.epilogue.pool.emplace(); }},
-    {reads::scaled, [](Case& c) { c.problem.scaled = true; }},
-    {reads::rounding, [](Case& c) { c.problem.eight.input.scale = 1; }},
+    {reads::scaled, [](Case& c) { c.problem.prologue = {product}; }},
+    {reads::rounding, [](Case& c) { c.problem.prologue = {codes}; }},
     {reads::codes | reads::sums, [](Case& c) { c.inputs[0].quantization.scale = 1, c.problem.eight.whole = true; }},
-    {reads::codes | reads::sum_codes,
-     [](Case& c) { c.inputs[0].quantization.scale = 1, c.problem.eight.codes.scale = 1; }},
+    {reads::codes | reads::chain | reads::sum_codes,
+     [](Case& c) { c.inputs[0].quantization.scale = 1, c.problem.epilogue.chain = {codes}; }},
     {reads::codes | reads::zero_points,
      [](Case& c) { c.inputs[0].quantization.scale = 1, c.problem.eight.zero_point = Tensor({16}, DType::i32); }}};
 
@@ -89,13 +92,12 @@ TEST(Features, AreRefusedByKernelsThatDoNotReadThem) {
 
 /// Kernels of floats once took what says that those are to become codes, and computed without.
 TEST(Features, ThatMeanNothingAreReadByNobody) {
-  const std::function<void(EightBitWeights&)> changes[] = {
-      [](auto& eight) { eight.input.scale = 1; }, [](auto& eight) { eight.whole = true; },
-      [](auto& eight) { eight.codes.scale = 1; }, [](auto& eight) { eight.product.scale = 1; },
-      [](auto& eight) { eight.table = std::make_shared<const CodeTable>(); }};
-  for (const auto& change : changes) {
+  const std::pair<PointwiseChain, PointwiseChain> changes[] = {{{codes}, {}}, {{product, codes}, {}}, {{table}, {}},
+                                                               {{}, {codes}}, {{}, {table}},          {{}, {}}};
+  for (const auto& [prologue, chain] : changes) {
     Case c;
-    change(c.problem.eight);
+    c.problem.prologue = prologue, c.problem.epilogue.chain = chain;
+    c.problem.eight.whole = prologue.empty() && chain.empty();
     for (const DeviceDescription& device : {describe(Device::cpu()), h200()}) {
       for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
         Preparation p = c.preparation(device);

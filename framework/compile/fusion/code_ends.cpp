@@ -62,7 +62,8 @@ class Tables : Dataflow {
     known_.insert_or_assign(op.output, Known{root, table});
     if (op.inputs == std::vector{root}) return;
     Operation shorter = op;
-    shorter.module = std::make_shared<Elementwise>(std::make_shared<const CodeTable>(table)), shorter.inputs = {root};
+    shorter.module = std::make_shared<Elementwise>(PointwiseChain{look_up(std::make_shared<const CodeTable>(table))});
+    shorter.inputs = {root};
     if (runs(shorter)) replace(op, std::move(shorter));
   }
 
@@ -87,7 +88,8 @@ class CodeEnds : Dataflow {
       if (after->chain == PointwiseChain{{Pointwise::identity}}) read<ConvProblem>(op) || read<LinearProblem>(op);
       return;
     }
-    if (op.inputs.size() == 1 && (look_up<ConvProblem>(op, *after) || look_up<LinearProblem>(op, *after))) return;
+    if (op.inputs.size() == 1 && (end_in_table<ConvProblem>(op, *after) || end_in_table<LinearProblem>(op, *after)))
+      return;
     if (op.inputs.size() != 2) return;
     const bool first = program_.value(op.inputs[0]).constant.defined();
     if (first || program_.value(op.inputs[1]).constant.defined()) {
@@ -100,8 +102,8 @@ class CodeEnds : Dataflow {
     for (const int place : {later, 1 - later}) {
       const int other = op.inputs[index(1 - place)];
       auto problem = product_of<ConvProblem>(op.inputs[index(place)]);
-      if (!problem || !problem->epilogue.chain.empty()) continue;
-      problem->epilogue.chain = after->chain;
+      if (!problem || !ends_in_codes(*problem)) continue;
+      std::ranges::copy(after->chain, std::back_inserter(problem->epilogue.chain));
       Operation& conv = operation(producer(op.inputs[index(place)]));
       if (join(op, {conv.inputs[0], other}, *std::move(problem), {&conv})) return;
     }
@@ -112,10 +114,9 @@ class CodeEnds : Dataflow {
     auto problem = of_codes(op);
     Operation* const rounding = problem ? only_computes(op.inputs[0]) : nullptr;
     const auto before = rounding == nullptr || rounding->view ? std::nullopt : problem_of<PointwiseProblem>(*rounding);
-    if (!before || before->table || before->chain != PointwiseChain{{Pointwise::identity}}) return;
+    if (!before || before->chain != PointwiseChain{{Pointwise::identity}}) return;
     if (!is_coded(rounding->output) || is_coded(rounding->inputs[0])) return;
-    problem->eight.input = program_.value(rounding->output).quantization;
-    problem->eight.input_type = program_.value(rounding->output).format.dtype;
+    problem->prologue = {rounding_to(rounding->output)};
     join(op, {rounding->inputs[0]}, *std::move(problem), {rounding});
   }
 
@@ -132,25 +133,19 @@ class CodeEnds : Dataflow {
   template <class Problem>
   bool read(Operation& op) {
     auto problem = product_of<Problem>(op.inputs[0]);
-    if (!problem || !problem->epilogue.chain.empty()) return false;
+    if (!problem || !ends_in_codes(*problem)) return false;
     Operation& product = operation(producer(op.inputs[0]));
     return join(op, product.inputs, *std::move(problem), {&product});
   }
 
   template <class Problem>
-  bool look_up(Operation& op, const PointwiseProblem& after) {
+  bool end_in_table(Operation& op, const PointwiseProblem& after) {
     auto problem = product_of<Problem>(op.inputs[0]);
     const View from = view(op.inputs[0]), to = view(op.output);
     const Preparation p = {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}};
-    if (!problem || (after.table == nullptr && !is_code_table(after, p))) return false;
-    problem->eight.table = after.table ? after.table : std::make_shared<const CodeTable>(code_table(after, p));
-    if (!problem->epilogue.chain.empty()) {  // which codes the table is of
-      const double low = from.format.dtype == DType::u8 ? 0 : -128;
-      problem->epilogue.chain.push_back({.function = Pointwise::quantize,
-                                         .a = static_cast<double>(from.quantization.scale),
-                                         .b = static_cast<double>(from.quantization.zero_point)});
-      problem->epilogue.chain.push_back({.function = Pointwise::clip, .a = low, .b = low + 255});
-    }
+    if (!problem || !is_code_table(after, p)) return false;
+    if (!ends_in_codes(*problem)) problem->epilogue.chain.push_back(rounding_to(op.inputs[0]));
+    problem->epilogue.chain.push_back(look_up(std::make_shared<const CodeTable>(code_table(after, p))));
     Operation& product = operation(producer(op.inputs[0]));
     return join(op, product.inputs, *std::move(problem), {&product});
   }
@@ -164,26 +159,30 @@ class CodeEnds : Dataflow {
     const std::int64_t channels = extent(op.output, -1 - trailing);
     const bool of_channels =
         known.numel() == channels && extent_of(known.shape(), -1 - trailing) == channels && known.dtype() == DType::f32;
-    if (!problem || !problem->epilogue.chain.empty() || !of_channels || after.chain.size() != 1) return false;
-    problem->epilogue.chain = after.chain;
+    if (!problem || !ends_in_codes(*problem) || !of_channels || after.chain.size() != 1) return false;
+    problem->epilogue.chain.push_back(after.chain[0]);
     Operation& product = operation(producer(op.inputs[place]));
     return join(op, {product.inputs[0], numbers}, *std::move(problem), {&product});
   }
 
-  /// What gives a value that nobody else reads, with nothing behind its codes but known numbers.
+  template <class Problem>
+  static bool ends_in_codes(const Problem& problem) {
+    return problem.epilogue.chain.back().function == Pointwise::to_codes;
+  }
+
+  /// What gives a value that nobody else reads, rounded to its codes, behind which may be known numbers.
   template <class Problem>
   std::optional<Problem> product_of(int value) const {
     if (!is_coded(value) || readers(value).size() != 1 || producer(value) == none) return {};
     const Operation& product = operation(producer(value));
     auto problem = problem_of<Problem>(product);
-    if (!problem || !problem->eight.defined() || problem->eight.table || problem->epilogue.pool) return {};
-    if (problem->eight.codes.defined()) {
+    if (!problem || !problem->eight.defined() || problem->epilogue.table() || problem->epilogue.pool) return {};
+    if (problem->epilogue.rounds()) {
       const bool known = product.inputs.size() == 2 && program_.value(product.inputs[1]).constant.defined();
       return known ? problem : std::nullopt;
     }
     if (product.inputs.size() != 1 || !problem->epilogue.chain.empty()) return {};
-    problem->eight.codes = program_.value(value).quantization;
-    problem->eight.codes_type = program_.value(value).format.dtype;
+    problem->epilogue.chain = {rounding_to(value)};
     return problem;
   }
 };

@@ -36,7 +36,7 @@ class Gates : Dataflow {
 
   bool scales(const Operation& op) const {
     const auto conv = op.view ? std::nullopt : problem_of<ConvProblem>(op);
-    return conv && conv->scaled;
+    return conv && conv->scaled();
   }
 
   /// What a convolution of one pixel solves, of codes or not.
@@ -104,12 +104,13 @@ class Gates : Dataflow {
     const bool one = is_coded(op.output) && readers(op.output).size() == 1 && !is_output(op.output);
     Operation* const conv = one ? &operation(*readers(op.output).begin()) : nullptr;
     auto reads = conv == nullptr || conv->view ? std::nullopt : problem_of<ConvProblem>(*conv);
-    if (!reads || !reads->eight.defined() || reads->scaled || conv->inputs[0] != op.output) return false;
+    if (!reads || !reads->eight.defined() || reads->scaled() || conv->inputs[0] != op.output) return false;
     Program::Value& value = program_.value(op.output);
     const Program::Value product = value;
     if (product.format.dtype != program_.value(image).format.dtype) return false;
     value.shape = {product.shape[0], product.shape[1], 1, 1}, value.format = {}, value.quantization = {};
-    reads->scaled = true, reads->eight.product = product.quantization;
+    reads->prologue = {{.function = Pointwise::mul, .operand = 1},
+                       to_codes(product.format.dtype, product.quantization)};
     for (PointwiseStep& step : reads->epilogue.chain) step.operand += step.operand > 0;
     Operation longer = *conv;
     longer.inputs[0] = image, longer.inputs.insert(longer.inputs.begin() + 1, op.output);

@@ -60,7 +60,7 @@ constexpr Kernel<NormProblem> norm[] = {
 }  // namespace
 
 CodeTable detail::code_table(const PointwiseProblem& problem, const Preparation& p, std::span<const CodeTable> of) {
-  if (problem.table != nullptr) return *problem.table;
+  if (!problem.chain.empty() && problem.chain[0].table) return *problem.chain[0].table;
   const View& to = p.output();
   const bool rounds = !std::ranges::all_of(problem.chain, is_alone);
   CodeTable table{};

@@ -227,7 +227,9 @@ void apply_loop(Pointwise function, const StepOperands<T>& o, T* output, std::in
     case Pointwise::bit_or:
     case Pointwise::bit_xor:
     case Pointwise::shift_left:
-    case Pointwise::shift_right: return;
+    case Pointwise::shift_right:
+    case Pointwise::to_codes:
+    case Pointwise::look_up: return;
   }
 }
 #undef EACH

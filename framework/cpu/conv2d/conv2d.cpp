@@ -44,17 +44,18 @@ cpu::Conv2dPointers pointers(const ConvProblem& problem, std::span<const Tensor>
 bool takes_channels_last(const ConvProblem& problem, const Preparation& p) {
   constexpr Format format = {DType::f32, Layout::nhwc};
   const auto stored = [&](const View& view) { return view.format == format; };
-  return p.precision == Precision::fp32 && problem.epilogue.is_residual(problem.scaled ? 2 : 1) &&
-         std::ranges::all_of(p.inputs, stored) && stored(p.output()) && (!problem.scaled || !p.inputs[1].is_slice()) &&
+  return p.precision == Precision::fp32 && problem.epilogue.is_residual(problem.scaled() ? 2 : 1) &&
+         std::ranges::all_of(p.inputs, stored) && stored(p.output()) &&
+         (!problem.scaled() || !p.inputs[1].is_slice()) &&
          (!problem.epilogue.reads_operands() || p.inputs.back().channels == p.output().channels);
 }
 
 std::unique_ptr<Operator> prepare_channels_last(const ConvProblem& problem, const Preparation& p) {
   const cpu::ChannelsLastKernel& kernel = cpu::best_kernel(cpu::channels_last_kernels(), p.device);
-  const cpu::ChannelsLastConv conv(problem.geometry, kernel, p.threads, problem.scaled);
+  const cpu::ChannelsLastConv conv(problem.geometry, kernel, p.threads, problem.scaled());
   return make_operator(
       detail::concat(conv.description(), ", ", name(kernel.set)), {.workspace = conv.workspace()},
-      [conv, packed = conv.packed(problem.weight, problem.bias), scaled = problem.scaled,
+      [conv, packed = conv.packed(problem.weight, problem.bias), scaled = problem.scaled(),
        adds = problem.epilogue.reads_operands(), epilogue = cpu::row_epilogue(problem.epilogue, p.device),
        from = p.input().pixel_pitch(), to = p.output().pixel_pitch()](
           std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution) {

@@ -22,7 +22,7 @@ namespace {
 using namespace cuda;
 
 /// Plain loops take the place of no kernel that leaves codes and of what reads them.
-bool leaves_codes(const ConvProblem& problem, const Preparation&) { return !problem.eight.codes.defined(); }
+bool leaves_codes(const ConvProblem& problem, const Preparation&) { return !problem.epilogue.rounds(); }
 
 constexpr Features of_element = reads::chain | reads::operands, slices = reads::slices,
                    of_codes = reads::codes | reads::chain | reads::sum_codes,

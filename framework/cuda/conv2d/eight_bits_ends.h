@@ -57,7 +57,7 @@ inline std::vector<std::uint8_t> rows_of_sums(const std::vector<std::uint8_t>& t
 
 /// For `channels`, of which those that there are not get zeros. `constants` keeps the memory.
 inline Ends ends_of(const detail::ChannelEnd& end, int channels, Constants& constants,
-                    const std::shared_ptr<const CodeTable>& table = {}) {
+                    const CodeTable* table = nullptr) {
   const auto add = [&](auto values) {
     values.resize(static_cast<std::size_t>(channels));
     return constants.add(values);

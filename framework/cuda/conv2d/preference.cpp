@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lamina/kernel/rules/epilogue_rules.h"
 #include "lamina/kernel/rules/order_of_sums.h"
 #include "lamina/kernel/rules/patches.h"
 
@@ -33,17 +34,18 @@ bool narrow(const ConvProblem& problem, const Preparation& p) {
   constexpr int few_filters = 32, max_filters = 320;
   constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
   if (p.has_codes() && !p.device.wgmma) return true;
-  const bool copied = p.has_codes() && !problem.scaled && problem.geometry.in_channels % 16 != 0;
+  const bool copied = p.has_codes() && !problem.scaled() && problem.geometry.in_channels % 16 != 0;
   if (copied) return products(problem, p) <= max_products;
   const int filters = problem.geometry.out_channels;
   if (filters > max_filters) return false;
-  if (problem.scaled) return filters <= few_filters || products(problem, p) <= max_scaled_products;
+  if (problem.scaled()) return filters <= few_filters || products(problem, p) <= max_scaled_products;
   if (p.device.architecture < 90) return false;  // measured on Hopper alone
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const bool linear = chain.empty() || (chain.size() == 1 && chain[0].operand >= 0);
+  const auto clamps = [](const PointwiseStep& step) { return lamina::detail::clamp_of(step).has_value(); };
+  const bool linear = std::ranges::none_of(problem.epilogue.chain, clamps);
   const View& output = p.output();
   const int lowest = output.format.dtype == DType::u8 ? 0 : -128;
-  const bool bent = output.quantization.defined() && (problem.eight.table || output.quantization.zero_point == lowest);
+  const bool bent =
+      output.quantization.defined() && (problem.epilogue.table() || output.quantization.zero_point == lowest);
   return filters <= few_filters || (linear && !bent && products(problem, p) <= max_products);
 }
 

@@ -46,7 +46,7 @@ struct Rounding {
   }
 };
 
-/// How codes times numbers are the product's codes, of the same type (EightBitWeights::product): what `multiplied`
+/// How codes times numbers are the product's codes, of the same type (ConvProblem::prologue): what `multiplied`
 /// needs.
 struct Multiplier {
   Reading image = {};

@@ -87,17 +87,15 @@ __global__ void __launch_bounds__(code_threads) code_rows_kernel(const __grid_co
 bool linear_code_rows_take(const LinearProblem& problem, const Preparation& p) {
   const LinearAsConvolution conv(problem, p);
   return lamina::detail::are_rows_in_order(p) && problem.in % 8 == 0 && p.input().alignment % 16 == 0 &&
-         problem.out <= linear_max_code_outputs &&
-         lamina::detail::is_eight_bits_and_table(conv.problem, conv.preparation);
+         problem.out <= linear_max_code_outputs && lamina::detail::is_eight_bits(conv.problem, conv.preparation);
 }
 
 std::unique_ptr<Operator> prepare_linear_code_rows(const LinearProblem& problem, const Preparation& p) {
   const LinearAsConvolution conv(problem, p);
-  const lamina::detail::CodesAlone alone(conv.problem, conv.preparation);
-  const auto end = lamina::detail::channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point);
+  const auto end = lamina::detail::channel_end(conv.problem, conv.preparation, p.input().quantization.zero_point);
   Constants constants(p.device.device.index);
   const CodeRows args = {.weight = static_cast<const std::int8_t*>(constants.add(problem.eight.weight)),
-                         .ends = eight_bits::ends_of(end, problem.out, constants, problem.eight.table),
+                         .ends = eight_bits::ends_of(end, problem.out, constants, problem.epilogue.table()),
                          .rows = problem.rows,
                          .in = problem.in,
                          .out = problem.out};

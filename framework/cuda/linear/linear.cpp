@@ -139,10 +139,10 @@ bool convolution_pays(const LinearProblem& problem, const Preparation& p) {
   return rows(problem, p) && pays(convolution.problem, convolution.preparation);
 }
 
-/// What is done to its codes by the convolution, too.
+/// What is done to its codes is done by the convolution, too, if one of its kernels does that.
 bool codes_take(const LinearProblem& problem, const Preparation& p) {
-  if (detail::is_eight_bits(problem, p)) return true;
-  return problem.eight.codes.defined() && detail::are_rows_in_order(p) && detail::takes_by_convolution(problem, p);
+  return detail::is_eight_bits(problem, p) && ((!problem.epilogue.reads_operands() && !problem.epilogue.table()) ||
+                                               detail::takes_by_convolution(problem, p));
 }
 
 /// Tiles of int8_wgmma are 64 outputs of steps of 128 terms: few blocks, which wait for one step after the other.
@@ -151,7 +151,7 @@ bool code_rows_pay(const LinearProblem& problem, const Preparation& p) {
   constexpr std::int64_t few_weights = 1 << 22;  // which L2 and L1 bring for every eight rows
   const bool few = problem.rows <= 32 && std::int64_t{problem.in} * problem.out <= few_weights;
   return problem.rows <= linear_rows_at_once || few ||
-         (problem.eight.codes.defined() && !problem.eight.table && !p.device.wgmma);
+         (problem.epilogue.rounds() && !problem.epilogue.table() && !p.device.wgmma);
 }
 
 constexpr Features of_element = reads::chain | reads::operands, of_codes = reads::codes | reads::chain |

@@ -54,10 +54,10 @@ struct CodeEnd {
   std::vector<float> numbers;
 
   CodeEnd(const ConvProblem& problem, const Preparation& p, const std::vector<float>& of) : numbers(of) {
-    const lamina::detail::CodesAlone alone(problem, p);
-    sums = lamina::detail::channel_end(alone.problem, alone.preparation);
-    if (!problem.eight.table) return;
-    std::ranges::transform(*problem.eight.table, numbers.begin(), [&](std::uint8_t byte) { return of[byte]; });
+    sums = lamina::detail::channel_end(problem, p);
+    const CodeTable* const table = problem.epilogue.table();
+    if (table == nullptr) return;
+    std::ranges::transform(*table, numbers.begin(), [&](std::uint8_t byte) { return of[byte]; });
   }
 };
 
@@ -136,8 +136,7 @@ bool are_code_layers(const SqueezeExciteProblem& problem, const Preparation& p) 
   const Arguments args = arguments_of(problem, p.input());
   const CodeLayers layers(problem, p);
   const auto is_one = [](const ConvProblem& layer, const Preparation& of, int lane_terms) {
-    return is_eight_bits_and_table(layer, of) && is_code(of.output()) && layer.geometry.groups == 1 &&
-           lane_terms * most < exact;
+    return is_eight_bits(layer, of) && is_code(of.output()) && layer.geometry.groups == 1 && lane_terms * most < exact;
   };
   return is_code(p.input()) && is_code(p.output()) == problem.multiplies && args.pixels * std::int64_t{255} < exact &&
          Rounding(layers.means).inverse != 0 && is_one(problem.squeeze, layers.first, args.squeeze.lane_terms()) &&

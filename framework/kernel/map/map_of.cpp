@@ -57,8 +57,7 @@ bool leave_gaps(MapProblem& map, std::int64_t row, std::int64_t pitch) {
 }  // namespace
 
 std::optional<MapProblem> map_of(const PointwiseProblem& problem, const Preparation& p) {
-  if (is_empty(p) || problem.table != nullptr || p.has_codes() || !detail::is_computable(problem, p))
-    return std::nullopt;
+  if (is_empty(p) || p.has_codes() || !detail::is_computable(problem, p)) return std::nullopt;
   const Shape& shape = p.output().shape;
   for (const View& view : p.inputs) {
     if (!detail::broadcasts(view.shape, shape)) return std::nullopt;

@@ -15,8 +15,9 @@ namespace {
 /// Products that cannot leave i32 together: of 255 and 128, of 255 and 255.
 constexpr std::int64_t most_terms = 65'793, most_with_zero_points = 33'025;
 
-float scale_of(const EightBitWeights& eight, const Preparation& p, std::size_t channel) {
-  return p.input().quantization.scale * eight.scale.values<float>()[channel];
+View rounded_by(const PointwiseStep& step, View view) {
+  view.format.dtype = step.type, view.quantization = step.codes;
+  return view;
 }
 
 }  // namespace
@@ -37,45 +38,66 @@ std::int32_t code_of(float value, const Quantization& codes, DType type) {
   return static_cast<std::int32_t>(std::min(there, low + 255)) + codes.zero_point;
 }
 
+std::optional<CodeSteps> code_steps(const PointwiseChain& chain) {
+  CodeSteps result;
+  auto step = chain.begin();
+  const auto next_is = [&](Pointwise function) { return step != chain.end() && step->function == function; };
+  if (next_is(Pointwise::to_codes)) result.own = &*step++;
+  const bool joins = (next_is(Pointwise::add) || next_is(Pointwise::mul)) && step->operand > 0 && step->second < 0;
+  if (result.own != nullptr && joins) result.operand = &*step++;
+  const auto bounds = step == chain.end() ? std::nullopt : clamp_of(*step);
+  if (bounds && (result.own == nullptr || result.operand != nullptr)) result.bounds = *bounds, ++step;
+  if (result.operand != nullptr && next_is(Pointwise::to_codes)) result.again = &*step++;
+  if (result.own != nullptr && next_is(Pointwise::look_up)) result.table = step++->table;
+  if (step != chain.end() || (result.operand != nullptr && !result.table != !result.again)) return std::nullopt;
+  return result;
+}
+
+View multiplied(const ConvProblem& problem, const Preparation& p) {
+  return problem.prologue.empty() ? p.input() : rounded_by(problem.prologue.back(), p.input());
+}
+
+View rounded_first(const ConvProblem& problem, const Preparation& p) {
+  return problem.epilogue.rounds() ? rounded_by(problem.epilogue.chain[0], p.output()) : p.output();
+}
+
+bool adds_codes(const CodeSteps& steps, const Preparation& p) {
+  if (steps.operand == nullptr || steps.operand->function != Pointwise::add || steps.again != nullptr) return false;
+  const View& other = p.inputs[static_cast<std::size_t>(steps.operand->operand)];
+  return is_code(other) && other.shape == p.output().shape;
+}
+
 bool is_eight_bits(const ConvProblem& problem, const Preparation& p) {
   const EightBitWeights& eight = problem.eight;
-  if (!eight.defined() || eight.table || p.inputs.size() != 1 || !is_code(p.input())) return false;
+  const PointwiseChain& chain = problem.epilogue.chain;
+  const auto steps = code_steps(chain);
+  const View input = multiplied(problem, p), &output = p.output();
+  const auto inputs = static_cast<std::size_t>(std::max(inputs_of(chain), inputs_of(problem.prologue)));
+  if (!eight.defined() || !steps || p.inputs.size() != inputs || !is_code(input)) return false;
+  if (problem.scaled() && input.format != p.input().format) return false;
   if (problem.geometry.reduction() > (eight.zero_point.defined() ? most_with_zero_points : most_terms)) return false;
-  const View& output = p.output();
-  if (eight.whole) return output.format.dtype == DType::i32 && problem.epilogue.chain.empty() && !problem.epilogue.pool;
+  if (eight.whole) return output.format.dtype == DType::i32 && chain.empty() && !problem.epilogue.pool;
+  // Codes that are looked up or joined with an operand give codes; by themselves they are read as numbers.
+  const bool alone = steps->operand == nullptr && steps->table == nullptr;
   const bool floats = !output.quantization.defined() && is_activation(output.format.dtype);
-  if (!floats && (!is_code(output) || eight.codes.defined())) return false;
+  if (!(alone && floats) && !(is_code(output) && (!alone || steps->own == nullptr))) return false;
   const bool float_bias = problem.bias.defined() && !eight.bias.defined();
-  if (eight.codes.defined() && (float_bias || !problem.epilogue.chain.empty())) return false;
-  if (!only_clamps(problem.epilogue)) return false;
+  if (float_bias && steps->own != nullptr && (alone || steps->operand != nullptr)) return false;
+  if (steps->operand != nullptr && !adds_codes(*steps, p)) {
+    const View& numbers = p.inputs[static_cast<std::size_t>(steps->operand->operand)];
+    if (numbers.format.dtype != DType::f32 || numbers.shape.numel() != problem.geometry.out_channels ||
+        steps->bounds != Bounds())
+      return false;
+  }
   const std::int64_t room = std::numeric_limits<std::int32_t>::max() -
                             problem.geometry.reduction() * 255 * (eight.zero_point.defined() ? 255 : 128);
   for (std::size_t c = 0; eight.bias.defined() && c < eight.scale.values<float>().size(); ++c) {  // 0 has any scale
     const std::int64_t bias = eight.bias.values<std::int32_t>()[c];
     if (std::abs(bias) > room) return false;
-    if (bias != 0 && eight.bias_scale.values<float>()[c] != scale_of(eight, p, c)) return false;
+    const float unit = input.quantization.scale * eight.scale.values<float>()[c];
+    if (bias != 0 && eight.bias_scale.values<float>()[c] != unit) return false;
   }
   return true;
-}
-
-CodesAlone::CodesAlone(const ConvProblem& whole, const Preparation& p)
-    : problem(whole), output(p.output()), preparation(p) {
-  preparation.outputs = {&output, 1};
-  if (!whole.eight.codes.defined() || !is_code(output)) return;
-  problem.eight.codes = {}, problem.eight.table = {}, problem.epilogue = {};
-  output.format.dtype = whole.eight.codes_type, output.quantization = whole.eight.codes;
-  preparation.inputs = p.inputs.first(1);
-}
-
-OfProduct::OfProduct(const ConvProblem& scaled, const Preparation& p)
-    : problem(scaled), inputs(p.inputs.begin(), p.inputs.end()), preparation(p) {
-  if (scaled.scaled) {
-    inputs[0].quantization = scaled.eight.product;
-    inputs.erase(inputs.begin() + 1);
-    problem.scaled = false;
-    for (PointwiseStep& step : problem.epilogue.chain) step.operand -= step.operand > 0;
-  }
-  preparation.inputs = inputs;
 }
 
 std::optional<std::vector<float>> product_slopes(DType type, const Quantization& image, const Quantization& factors,
@@ -104,35 +126,14 @@ std::optional<std::vector<float>> product_slopes(DType type, const Quantization&
   return slopes;
 }
 
-bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& p) {
-  if (problem.eight.table == nullptr) return is_eight_bits(problem, p);
-  const CodesAlone alone(problem, p);
-  return p.inputs.size() == 1 && is_code(p.output()) && !problem.epilogue.pool && problem.epilogue.chain.empty() &&
-         is_eight_bits(alone.problem, alone.preparation);
-}
-
-bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& p) {
-  const PointwiseChain& chain = problem.epilogue.chain;
-  if (!problem.eight.codes.defined() || problem.eight.table || p.inputs.size() != 2 || !is_code(p.inputs[1]) ||
-      !is_code(p.output()) || problem.epilogue.pool || chain.empty() || chain.size() > 2 ||
-      p.inputs[1].shape != p.output().shape || (problem.bias.defined() && !problem.eight.bias.defined())) {
-    return false;
-  }
-  if (chain[0] != PointwiseStep{.function = Pointwise::add, .operand = 1}) return false;
-  if (chain.size() == 2 && !clamp_of(chain[1])) return false;
-  const CodesAlone alone(problem, p);
-  return is_eight_bits(alone.problem, alone.preparation);
-}
-
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& p) {
-  const View &other = p.inputs[1], &output = p.output();
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const Bounds bounds = chain.size() == 1 ? Bounds() : *clamp_of(chain[1]);
+  const CodeSteps steps = *code_steps(problem.epilogue.chain);
+  const View &other = p.inputs[static_cast<std::size_t>(steps.operand->operand)], &output = p.output();
   const std::vector<float> others = numbers_of(other.format.dtype, other.quantization);
   std::vector<std::uint8_t> table;
-  for (const float a : numbers_of(problem.eight.codes_type, problem.eight.codes)) {
+  for (const float a : numbers_of(steps.own->type, steps.own->codes)) {
     for (const float b : others) {
-      const float sum = std::clamp(a + b, bounds.low, bounds.high);
+      const float sum = std::clamp(a + b, steps.bounds.low, steps.bounds.high);
       table.push_back(static_cast<std::uint8_t>(code_of(sum, output.quantization, output.format.dtype)));
     }
   }
@@ -141,14 +142,15 @@ std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Prepar
 
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::int32_t zero) {
   const EightBitWeights& eight = problem.eight;
-  const Bounds bounds = problem.epilogue.chain.empty() ? Bounds() : *clamp_of(problem.epilogue.chain.front());
   const auto channels = static_cast<std::size_t>(problem.geometry.out_channels);
   const auto terms = static_cast<std::size_t>(problem.geometry.reduction());
-  View output = p.output();
-  const DType type = output.format.dtype;
-  const bool read = eight.codes.defined();
-  if (read) output.format.dtype = eight.codes_type, output.quantization = eight.codes;
-  ChannelEnd result = {.end = {.type = type, .read = read, .quantization = output.quantization},
+  const View output = rounded_first(problem, p);
+  const float input_scale = multiplied(problem, p).quantization.scale;
+  const bool rounds = problem.epilogue.rounds(), read = rounds && !is_code(p.output());
+  const Bounds bounds = rounds ? Bounds() : code_steps(problem.epilogue.chain)->bounds;
+  ChannelEnd result = {.end = {.type = read ? p.output().format.dtype : output.format.dtype,
+                               .read = read,
+                               .quantization = output.quantization},
                        .bias = std::vector<std::int32_t>(channels),
                        .factor = std::vector<float>(channels, 1.0f),
                        .float_bias = std::vector<float>(channels)};
@@ -171,7 +173,7 @@ ChannelEnd channel_end(const ConvProblem& problem, const Preparation& p, std::in
             static_cast<std::uint32_t>(std::accumulate(filter.begin(), filter.end(), std::int32_t{0}));
     result.bias[c] = static_cast<std::int32_t>(bias);
     if (eight.whole) continue;
-    result.factor[c] = scale_of(eight, p, c);
+    result.factor[c] = input_scale * eight.scale.values<float>()[c];
     if (end.codes || read) result.factor[c] /= output.quantization.scale;
     if (float_bias) result.float_bias[c] = problem.bias.values<float>()[c];
   }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/epilogue_rules.h"
 
 /// Numbers of u8 and i8 that stand for others: what of them is the same on every device (docs/inside/precision.md).
 namespace lamina::detail {
@@ -27,6 +29,21 @@ std::vector<float> numbers_of(DType type, const Quantization& codes);
 /// clamp(round(value / scale) + zero_point), NaN to the lowest.
 std::int32_t code_of(float value, const Quantization& codes, DType type);
 
+/// The steps behind a sum of codes that kernels know, each of which may be missing: the sum becomes codes; to what
+/// those stand for an operand is added, or it is multiplied by one; that is clamped; it becomes codes again; those are
+/// looked up. What the last step leaves is stored as the output is: as its codes, or as the number.
+struct CodeSteps {
+  const PointwiseStep *own = nullptr, *operand = nullptr, *again = nullptr;
+  Bounds bounds = {};
+  std::shared_ptr<const CodeTable> table = {};
+};
+/// Nothing of another chain. The steps are the chain's.
+std::optional<CodeSteps> code_steps(const PointwiseChain& chain);
+
+/// Input 0 as it is multiplied, behind the prologue; the output as sums are rounded first, by the epilogue.
+View multiplied(const ConvProblem& problem, const Preparation& preparation);
+View rounded_first(const ConvProblem& problem, const Preparation& preparation);
+
 /// What becomes of a sum of products.
 struct SumsEnd {
   DType type = DType::u8;          ///< of the output: u8, i8, i32, f32, f16 or bf16
@@ -44,53 +61,27 @@ struct ChannelEnd {
   std::vector<float> factor, float_bias;
 };
 
-/// Whether a convolution's sums fit i32, and what its epilogue does is a SumsEnd: input 0 in codes, weights in eight
-/// bits; output in codes, or of an activation's type, perhaps what codes stand for (EightBitWeights::codes), or the
-/// sums. Any layouts.
+/// Whether a convolution of codes has sums that fit i32, and its epilogue CodeSteps: what is multiplied in codes,
+/// weights in eight bits; output in codes, or of an activation's type, perhaps what codes stand for, or the sums. What
+/// is an operand has codes and the output's shape, or it is a number of f32 for each channel. Any layouts. Which of the
+/// steps a kernel has it says by Kernel::reads.
 bool is_eight_bits(const ConvProblem& problem, const Preparation& preparation);
 
-/// Of a problem that is_eight_bits. Where sums are of x w, a channel's bias is less `zero` for each weight: x's zero
-/// point and whatever else x is larger by than the number that it is.
+/// Of a problem that is_eight_bits, what its sums become first. Where sums are of x w, a channel's bias is less `zero`
+/// for each weight: x's zero point and whatever else x is larger by than the number that it is.
 ChannelEnd channel_end(const ConvProblem& problem, const Preparation& preparation, std::int32_t zero = 0);
 
-/// What makes a convolution's codes, where they are not the output's yet (EightBitWeights::codes) as where they are.
-/// `output` is what `preparation` points to.
-struct CodesAlone {
-  ConvProblem problem;
-  View output;
-  Preparation preparation;
-
-  CodesAlone(const ConvProblem& whole, const Preparation& p);
-  CodesAlone(const CodesAlone&) = delete;
-  CodesAlone& operator=(const CodesAlone&) = delete;
-};
-
-/// A convolution that multiplies the image by factors as it reads it, as that of the product; or as it is.
-/// `preparation` points to `inputs`.
-struct OfProduct {
-  ConvProblem problem;
-  std::vector<View> inputs;
-  Preparation preparation;
-
-  OfProduct(const ConvProblem& scaled, const Preparation& p);
-  OfProduct(const OfProduct&) = delete;
-  OfProduct& operator=(const OfProduct&) = delete;
-};
-
-/// For the byte of each code of a factor a number g for which the product's codes are those of
-/// EightBitWeights::product, whatever x is: the formula's bits in two operations. |(x - zero point) g| stays below
-/// 2^14. Nothing if not all have one: of random scales three gates in a thousand, where the formula's roundings take
-/// two halves of one slope apart.
+/// For the byte of each code of a factor a number g for which the product's codes are those of ConvProblem::prologue,
+/// whatever x is: the formula's bits in two operations. |(x - zero point) g| stays below 2^14. Nothing if not all have
+/// one: of random scales three gates in a thousand, where the formula's roundings take two halves of one slope apart.
 std::optional<std::vector<float>> product_slopes(DType type, const Quantization& image, const Quantization& factors,
                                                  const Quantization& product);
 
-/// Whether a convolution is_eight_bits, or one is whose codes are looked up.
-bool is_eight_bits_and_table(const ConvProblem& problem, const Preparation& preparation);
+/// Whether an operand of CodeSteps is codes, which are added: else it is numbers of the channels.
+bool adds_codes(const CodeSteps& steps, const Preparation& preparation);
 
-/// Whether a convolution is_eight_bits whose codes are added to those of input 1.
-bool is_sum_of_eight_bits(const ConvProblem& problem, const Preparation& preparation);
-
-/// Of such a one, the output's code by its own code's byte and by the other's: 256 times 256.
+/// Where a convolution's codes are added to others, the output's code by its own code's byte and by the other's: 256
+/// times 256.
 std::vector<std::uint8_t> table_of_sums(const ConvProblem& problem, const Preparation& preparation);
 
 /// The same of a fully connected layer, as the convolution that it is (prepare_by_convolution), whose rows lie in

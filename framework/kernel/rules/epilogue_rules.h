@@ -21,6 +21,8 @@ inline bool operands_fit(const Preparation& p, std::ptrdiff_t first = 1) {
 /// Between which numbers a function leaves its operand, and NaN as it is.
 struct Bounds {
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+
+  friend bool operator==(const Bounds&, const Bounds&) = default;
 };
 
 /// Of a ReLU or a clip to numbers; nothing of another function.
@@ -28,11 +30,6 @@ inline std::optional<Bounds> clamp_of(const PointwiseStep& step) {
   if (step.function == Pointwise::relu) return Bounds{.low = 0};
   if (step.function != Pointwise::clip || step.operand >= 0 || step.second >= 0 || !(step.a <= step.b)) return {};
   return Bounds{static_cast<float>(step.a), static_cast<float>(step.b)};
-}
-
-/// Whether an epilogue is nothing, or one such function.
-inline bool only_clamps(const Epilogue& epilogue) {
-  return !epilogue.pool && (epilogue.chain.empty() || (epilogue.chain.size() == 1 && clamp_of(epilogue.chain[0])));
 }
 
 }  // namespace lamina::detail

@@ -20,21 +20,40 @@ Features of(const View& view) {
          when(quantization.defined(), reads::codes);
 }
 
-Features of(const Epilogue& epilogue) {
-  const auto& [chain, pool] = epilogue;
-  return when(!epilogue.has_simple_chain(), reads::chain) | when(epilogue.reads_operands(), reads::operands) |
-         when(pool.has_value(), reads::pool);
+/// Of a chain the steps that are about codes.
+Features of(const PointwiseChain& chain) {
+  Features result = 0;
+  for (const auto& [function, operand, second, a, b, codes, type, table] : chain) {
+    result |=
+        when(function == Pointwise::to_codes, reads::sum_codes) | when(function == Pointwise::look_up, reads::table);
+  }
+  return result;
 }
 
-/// Weights, scales and biases count beside codes alone; what becomes of sums means nothing without any.
-Features of(const EightBitWeights& eight, const Tensor& float_bias, bool codes) {
-  const auto& [weight, scale, zero_point, bias, bias_scale, whole, sum_codes, sum_type, table, input, input_type,
-               product] = eight;
-  const Features rounding = when(input.defined(), reads::rounding);
-  const Features ends = when(whole, reads::sums) | when(sum_codes.defined(), reads::sum_codes) |
-                        when(table != nullptr, reads::table) | when(product.defined(), reads::product);
-  if (!codes && !rounding) return when(ends != 0, ends | nonsense);
-  return rounding | ends | when(zero_point.defined(), reads::zero_points) |
+Features of(const Epilogue& epilogue) {
+  const auto& [chain, pool] = epilogue;
+  return of(chain) | when(!epilogue.has_simple_chain(), reads::chain) |
+         when(epilogue.reads_operands(), reads::operands) | when(pool.has_value(), reads::pool);
+}
+
+Features of_prologue(const PointwiseChain& chain) {
+  if (chain.empty()) return 0;
+  const bool rounds = chain.back().function == Pointwise::to_codes;
+  if (chain.size() == 1 && rounds) return reads::rounding;
+  if (chain[0] != PointwiseStep{.function = Pointwise::mul, .operand = 1} || chain.size() > (rounds ? 2 : 1))
+    return nonsense;
+  return reads::scaled | when(rounds, reads::product);
+}
+
+/// Weights, scales and biases count beside codes alone; what becomes of sums, `rest`, means nothing without any.
+Features of(const EightBitWeights& eight, const Tensor& float_bias, bool codes, Features rest) {
+  const auto& [weight, scale, zero_point, bias, bias_scale, whole] = eight;
+  rest |= when(whole, reads::sums);
+  if (!codes && (rest & reads::rounding) == 0) {
+    constexpr Features of_codes = reads::sums | reads::sum_codes | reads::table | reads::product;
+    return rest | when((rest & of_codes) != 0, nonsense);
+  }
+  return rest | when(zero_point.defined(), reads::zero_points) |
          when(weight.defined() && float_bias.defined() && !bias.defined(), reads::float_bias);
 }
 
@@ -43,9 +62,9 @@ Features of(const EightBitWeights& eight, const Tensor& float_bias, bool codes) 
 #define LAMINA_HAS(Problem, features, ...)                                   \
   Features of(const Problem& problem, [[maybe_unused]] bool codes) {         \
     [[maybe_unused]] const auto& [__VA_ARGS__] = problem; return features; }
-LAMINA_HAS(ConvProblem, of(epilogue) | when(scaled, reads::scaled) | of(eight, bias, codes), geometry, weight, bias,
-           epilogue, scaled, eight)
-LAMINA_HAS(LinearProblem, of(epilogue) | of(eight, bias, codes), rows, in, out, weight, bias, epilogue, eight)
+LAMINA_HAS(ConvProblem, of(eight, bias, codes, of(epilogue) | of_prologue(prologue)), geometry, weight, bias, epilogue,
+           prologue, eight)
+LAMINA_HAS(LinearProblem, of(eight, bias, codes, of(epilogue)), rows, in, out, weight, bias, epilogue, eight)
 LAMINA_HAS(ConvPairProblem, of(first, codes) | reads::behind(of(second, codes)), first, second, between)
 LAMINA_HAS(ConvSumProblem, of(first, codes), first, second, second_weight)
 LAMINA_HAS(BottleneckProblem, of(wide, codes) | reads::behind(of(narrow, codes)), wide, narrow)
@@ -53,7 +72,7 @@ LAMINA_HAS(NormProblem, of(epilogue), length, eps, kind, inner, channels, scale,
 LAMINA_HAS(SqueezeExciteProblem, of(squeeze, codes) | reads::behind(of(excite, codes)) | (norm ? of(*norm, codes) : 0),
            squeeze, excite, multiplies, norm, means, between, factors, product)
 LAMINA_HAS(AffineProblem, of(epilogue), scale, shift, epilogue)
-LAMINA_HAS(PointwiseProblem, when(table != nullptr, reads::table), chain, compute, table)
+LAMINA_HAS(PointwiseProblem, of(chain), chain, compute)
 LAMINA_HAS(AttentionProblem, 0, scale, causal, past) LAMINA_HAS(ConcatProblem, 0, dim)
 LAMINA_HAS(CumulativeProblem, 0, dim, exclusive, reverse, product) LAMINA_HAS(GatherProblem, 0, kind, dim, batch_dims)
 LAMINA_HAS(GridSampleProblem, 0, mode, padding, align_corners) LAMINA_HAS(LocalResponseProblem, 0, settings)

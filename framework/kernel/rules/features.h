@@ -15,10 +15,10 @@ namespace reads {
 
 /// Views: of some of an image's channels, with strides, of numbers that stand for others.
 inline constexpr Features slices = 1u << 0, strides = 1u << 1, codes = 1u << 2;
-/// An Epilogue: functions other than one ReLU, those that read further inputs, pooling. ConvProblem::scaled.
+/// An Epilogue: functions other than one ReLU, those that read further inputs, pooling. A prologue that multiplies.
 inline constexpr Features chain = 1u << 3, operands = 1u << 4, pool = 1u << 5, scaled = 1u << 6;
-/// EightBitWeights: zero points; a bias of f32 in place of theirs; `whole`, `codes` and `product`; `input`; a table,
-/// which is a PointwiseProblem's, too.
+/// EightBitWeights: zero points; a bias of f32 in place of theirs; `whole`. Chains: steps that round to codes;
+/// prologues that round a product, or what was no code; steps that look up.
 inline constexpr Features zero_points = 1u << 7, float_bias = 1u << 8, sums = 1u << 9, sum_codes = 1u << 10,
                           product = 1u << 11, rounding = 1u << 12, table = 1u << 13;
 

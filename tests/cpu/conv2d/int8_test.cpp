@@ -136,17 +136,18 @@ TEST(Int8Engines, AddOtherCodes) {
                                                      std::tuple(u8, i8, u8, Scales{0.031f, 0.043f, 0.027f}),
                                                      std::tuple(i8, u8, i8, Scales{0.016f, 0.014f, 0.02f})}) {
       const auto zero = [](DType type) { return type == u8 ? 121 : -13; };
-      problem.eight.codes = {scales[0], zero(own)}, problem.eight.codes_type = own;
-      problem.epilogue.chain = {{.function = Pointwise::add, .operand = 1}};
-      if (other == u8) problem.epilogue.chain.push_back({.function = Pointwise::clip, .a = -0.7, .b = 2.9});
-      const View output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {scales[2], zero(result)});
+      View output = pixels(2, g.out_channels, g.out_height, g.out_width, own, {scales[0], zero(own)});
       const View inputs[] = {pixels(2, g.in_channels, g.in_height, g.in_width, u8, {0.02f, 119}),
                              pixels(2, g.out_channels, g.out_height, g.out_width, other, {scales[1], zero(other)})};
-      Preparation p = {.inputs = inputs, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
+      Preparation p = {.inputs = {inputs, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu()), .threads = 2};
+      problem.epilogue = {};
+      Tensor expected = Runs(inputs[0], output, pool)(*cpu::int8::prepare_direct(problem, p));
+      problem.epilogue.chain = {to_codes(own, output.quantization), {.function = Pointwise::add, .operand = 1}};
+      if (other == u8) problem.epilogue.chain.push_back({.function = Pointwise::clip, .a = -0.7, .b = 2.9});
+      output = pixels(2, g.out_channels, g.out_height, g.out_width, result, {scales[2], zero(result)}),
+      p.inputs = inputs;
       Runs run(inputs[0], output, pool);
       const Tensor added = random_codes(output.shape, other, 3);
-      const detail::CodesAlone alone(problem, p);
-      Tensor expected = run(*cpu::int8::prepare_direct(alone.problem, alone.preparation));
       const std::vector<std::uint8_t> table = detail::table_of_sums(problem, p);
       auto* const codes = static_cast<std::uint8_t*>(expected.raw());
       for (std::size_t i = 0; i < expected.bytes(); ++i) {
@@ -180,7 +181,7 @@ TEST(Int8Engines, WriteWhatTheirCodesStandFor) {
       Tensor expected(output.shape);
       std::ranges::transform(alone.values<float>(), expected.values<float>().begin(),
                              [&](float code) { return (code - static_cast<float>(codes.zero_point)) * codes.scale; });
-      problem.eight.codes = codes, problem.eight.codes_type = type, p.outputs = {&output, 1};
+      problem.epilogue.chain = {to_codes(type, codes)}, p.outputs = {&output, 1};
       Runs run(input, output, pool);
       for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::scalar}) {
         p.device.instructions = set;

@@ -57,7 +57,7 @@ TEST_P(EightBitFronts, RoundTheirPixelsAndPool) {
         for (const bool pools : {false, true}) {
           ConvProblem problem = made.problem;
           RunOptions options = {.output = Layout::nhwc, .kernel = "int8_stem", .quantizations = {in, out}};
-          if (rounds) problem.eight.input = in, problem.eight.input_type = type, options.quantizations[0] = {};
+          if (rounds) problem.prologue = {to_codes(type, in)}, options.quantizations[0] = {};
           if (pools) problem.epilogue.pool = pool.geometry;
           const ProblemRun run(problem, {rounds ? pixels : codes}, pools ? small : made.output, type, gpu(), options);
           if (!run.taken()) continue;

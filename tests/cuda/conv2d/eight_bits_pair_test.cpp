@@ -77,9 +77,8 @@ TEST_P(EightBitPairs, HaveTheBitsOfOneAfterTheOther) {
         if (looks_up) expected = looked_up(expected, *random_table(2));
         ConvPairProblem problem = pair;
         if (looks_up) {
-          problem.first.eight.codes = first, problem.first.eight.table = random_table(1);
-          problem.second.eight.codes = second, problem.second.eight.table = random_table(2);
-          problem.first.eight.codes_type = problem.second.eight.codes_type = type;
+          problem.first.epilogue.chain = {to_codes(type, first), look_up(random_table(1))};
+          problem.second.epilogue.chain = {to_codes(type, second), look_up(random_table(2))};
         }
         for (const int outputs : {0, 1, 2}) {
           RunOptions options = {.inputs = {Layout::nhwc}, .output = Layout::nhwc, .kernel = "depthwise"};
@@ -138,7 +137,7 @@ TEST_P(EightBitGates, HaveTheBitsOfOneAfterTheOther) {
       Tensor factor =
           on_cpu(gate.squeeze, {on_cpu(mean, {x}, pixel, {image, means})}, {c.batch, c.hidden, 1, 1}, {means, hidden});
       factor = looked_up(on_cpu(gate.excite, {factor}, pixel, {hidden, logits}), *random_table(3));
-      gate.excite.eight.codes = logits, gate.excite.eight.codes_type = type, gate.excite.eight.table = random_table(3);
+      gate.excite.epilogue.chain = {to_codes(type, logits), look_up(random_table(3))};
       const PointwiseProblem product = {.chain = {{.function = Pointwise::mul, .operand = 1}}};
       const Tensor expected = on_cpu(product, {x, factor}, whole, {image, factors, output});
       for (const int clusters : {0, 1, 3}) {
@@ -184,7 +183,7 @@ TEST_P(EightBitGates, AreMultipliedByTheLayerBehindThem) {
       Tensor slopes(factor.shape());
       std::ranges::transform(bytes_of(factor), slopes.values<float>().begin(),
                              [&](int byte) { return of_byte[index(byte)]; });
-      conv.scaled = true, conv.eight.product = product;
+      conv.prologue = {{.function = Pointwise::mul, .operand = 1}, to_codes(type, product)};
       for (const bool adds : {false, true}) {
         Tensor expected = alone;
         std::vector<Tensor> inputs = {x, slopes};
@@ -193,8 +192,7 @@ TEST_P(EightBitGates, AreMultipliedByTheLayerBehindThem) {
         if (adds) {
           const PointwiseProblem sum = {.chain = {{.function = Pointwise::add, .operand = 1}}};
           expected = on_cpu(sum, {alone, others}, narrow, {codes, other, to});
-          conv.eight.codes = codes, conv.eight.codes_type = type;
-          conv.epilogue.chain = {{.function = Pointwise::add, .operand = 2}};
+          conv.epilogue.chain = {to_codes(type, codes), {.function = Pointwise::add, .operand = 2}};
           inputs.push_back(others), options.inputs.push_back(Layout::nhwc);
           options.quantizations = {image, {}, other, to};
         }

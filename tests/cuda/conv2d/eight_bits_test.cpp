@@ -142,9 +142,9 @@ TEST_P(EightBitConvolutions, AddTheirCodesToOthers) {
       RunOptions plain = made.options;
       plain.kernel = "int8_direct";
       const Tensor alone = ProblemRun(made.problem, {made.x}, made.output, type, Device::cpu(), plain).run();
-      made.problem.eight.codes = addend, made.problem.eight.codes_type = type;
       for (const PointwiseChain& chain : chains) {
-        made.problem.epilogue.chain = chain;
+        made.problem.epilogue.chain = {to_codes(type, addend)};
+        std::ranges::copy(chain, std::back_inserter(made.problem.epilogue.chain));
         const Tensor expected = run_problem(PointwiseProblem{.chain = chain}, {alone, others}, made.output, type,
                                             Device::cpu(), {.quantizations = {addend, other, to}});
         for (int tile = -1; tile < 13; ++tile) {
@@ -183,9 +183,8 @@ TEST_P(EightBitConvolutions, LookUpTheirCodes) {
       RunOptions options = made.options;
       options.kernel = "int8_direct";
       const Tensor alone = ProblemRun(made.problem, {made.x}, made.output, type, Device::cpu(), options).run();
-      made.problem.eight.codes = options.quantizations[1], made.problem.eight.codes_type = type;
-      made.problem.eight.table = random_table(7);
-      const Tensor expected = looked_up(alone, *made.problem.eight.table);
+      made.problem.epilogue.chain = {to_codes(type, options.quantizations[1]), look_up(random_table(7))};
+      const Tensor expected = looked_up(alone, *made.problem.epilogue.table());
       options.quantizations[1] = {0.7f, 3};
       for (const std::string_view kernel : {"int8_stem", "int8_depthwise", "narrow", "int8_mma", "int8_wgmma"}) {
         for (const int splits : {1, 2}) {

@@ -65,7 +65,7 @@ TEST_F(NarrowConv, WhatIsNotFiniteReachesItsPixelsAlone) {
 std::vector<unsigned char> run_scaled(const ConvGeometry& g, const KernelOptions& o, const ConvData& data,
                                       const std::vector<float>& factors) {
   Task task(g, o);
-  task.problem.scaled = true;
+  task.problem.prologue = {{.function = Pointwise::mul, .operand = 1}};
   task.problem.weight = Tensor::from(data.w, {g.out_channels, g.in_channels, 1, 1});
   task.problem.bias = Tensor::from(data.b, {g.out_channels});
   for (PointwiseStep& step : task.problem.epilogue.chain) step.operand = step.operand < 0 ? step.operand : 2;

@@ -23,13 +23,13 @@ class LinearRowsOfCodes : public OnGpu {
     const bool floats = end == End::floats || end == End::meaning;
     RunOptions options = {.quantizations = {from, floats ? Quantization() : to}};
     if (end == End::floats) problem.epilogue.chain = {{Pointwise::relu}};
-    if (end == End::meaning) eight.codes = to, eight.codes_type = type;
+    if (end == End::meaning) problem.epilogue.chain = {to_codes(type, to)};
     const Tensor x = random_codes({rows, in}, type, 2);
     const DType result = floats ? DType::f32 : type;
     Tensor expected = run_problem(problem, {x}, {rows, out}, result, Device::cpu(), options);
     if (end == End::table) {
-      eight.codes = to, eight.codes_type = type, eight.table = random_table(7);
-      expected = looked_up(expected, *eight.table);
+      problem.epilogue.chain = {to_codes(type, to), look_up(random_table(7))};
+      expected = looked_up(expected, *problem.epilogue.table());
     }
     options.kernel = "int8_rows";
     const ProblemRun run(problem, {x}, {rows, out}, result, gpu(), options);

@@ -168,7 +168,7 @@ std::vector<Example<Problem>> of_codes(const std::vector<Layer>& layers) {
       e.result = DType::f32, e.codes = {codes.a, {}};
       examples.push_back(e);
       Example<Problem> read = e;
-      read.problem.epilogue = {}, read.problem.eight.codes = codes.c, read.problem.eight.codes_type = codes.type;
+      read.problem.epilogue.chain = {to_codes(codes.type, codes.c)};
       examples.push_back(read);
     }
   }

@@ -42,7 +42,7 @@ PackedLayer packed(const Layer& layer, const Tensor& weight, const Tensor& bias)
 
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   if (!has_unit(p.device, unit, DType::bf16)) return false;
-  if (p.precision != Precision::bf16 || !problem.epilogue.is_residual(problem.scaled ? 2 : 1)) return false;
+  if (p.precision != Precision::bf16 || !problem.epilogue.is_residual(problem.scaled() ? 2 : 1)) return false;
   if (!std::ranges::all_of(p.inputs, is_narrow) || !is_narrow(p.output())) return false;
   if (p.output().format.layout != Layout::nhwc) return false;
   // Pairs of channels are read at once.
@@ -51,7 +51,7 @@ bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const auto whole = [](const View& view) {
     return view.format == Format{DType::bf16, Layout::nhwc} && !view.is_slice();
   };
-  if (problem.scaled && !(pixelwise(problem.geometry) && whole(input) && whole(p.inputs[1]))) return false;
+  if (problem.scaled() && !(pixelwise(problem.geometry) && whole(input) && whole(p.inputs[1]))) return false;
   const auto like_output = [&](const View& view) {
     return view.format == p.output().format && view.channels == p.output().channels;
   };
@@ -126,7 +126,7 @@ struct Packed {
 std::vector<Packed> packed(std::span<const Part> parts, Format input, const Engine& engine, int threads, bool folds) {
   std::vector<Packed> result;
   for (const auto& [problem, first] : parts) {
-    for (Layer& layer : layers_of(problem.geometry, engine, input, threads, problem.scaled, folds)) {
+    for (Layer& layer : layers_of(problem.geometry, engine, input, threads, problem.scaled(), folds)) {
       PackedLayer parameters = packed(layer, problem.weight, problem.bias);
       result.push_back({std::move(layer), first, std::move(parameters)});
     }

@@ -105,19 +105,16 @@ Packed packed(const ConvProblem& problem, const Engine& engine, const Preparatio
                                  });
   const std::int32_t zero = p.input().quantization.zero_point + engine.shift;
   const auto size = static_cast<std::size_t>(layer.bias_size()), group_size = size / static_cast<std::size_t>(g.groups);
-  const detail::CodesAlone alone(problem, p);
-  const detail::ChannelEnd end = detail::channel_end(alone.problem, alone.preparation, zero);
+  const detail::ChannelEnd end = detail::channel_end(problem, p, zero);
   bf16::Int8End& packed_end = result.end;
   packed_end = {.end = end.end, .kernel = &best_kernel(codes_kernels(), p.device)};
   if (p.inputs.size() > 1) {
-    const PointwiseChain& chain = problem.epilogue.chain;
-    const detail::Bounds bounds = chain.size() == 1 ? detail::Bounds() : *detail::clamp_of(chain[1]);
+    const detail::CodeSteps steps = *detail::code_steps(problem.epilogue.chain);
     const View &added = p.inputs[1], &output = p.output();
     TwoCodes& two = packed_end.two.emplace();
-    two.low = bounds.low, two.high = bounds.high;
-    two.second_type = added.format.dtype, two.type = output.format.dtype;
-    two.first_codes = problem.eight.codes, two.second_codes = added.quantization, two.codes = output.quantization;
-    two.first_type = problem.eight.codes_type;
+    two.low = steps.bounds.low, two.high = steps.bounds.high;
+    two.first_type = steps.own->type, two.second_type = added.format.dtype, two.type = output.format.dtype;
+    two.first_codes = steps.own->codes, two.second_codes = added.quantization, two.codes = output.quantization;
     two.line = line_of(two, detail::table_of_sums(problem, p));
   }
   std::vector<std::int32_t> offset(size);
@@ -152,11 +149,12 @@ void widen(const std::uint8_t* from, std::int64_t pixels, std::int64_t pixel, st
 }
 
 /// Codes that are added to others, which lie as the sums of both.
-bool adds(const ConvProblem& problem, const Preparation& p) {
-  if (!detail::is_sum_of_eight_bits(problem, p)) return false;
-  const View& other = p.inputs[1];
-  return std::max(problem.eight.codes.scale, other.quantization.scale) < 1e15f &&  // as TwoCodes
-         other.format.layout == Layout::nhwc && other.pixel_pitch() == p.output().pixel_pitch();
+bool operand_fits(const detail::CodeSteps& steps, const Preparation& p) {
+  const View& other = p.inputs.back();
+  return steps.operand == nullptr ||
+         (detail::adds_codes(steps, p) &&
+          std::max(steps.own->codes.scale, other.quantization.scale) < 1e15f &&  // as TwoCodes
+          other.format.layout == Layout::nhwc && other.pixel_pitch() == p.output().pixel_pitch());
 }
 
 /// Sums that are a result have one layout, that of all whole numbers: nchw.
@@ -168,7 +166,7 @@ bool turns(const View& output) {
 
 bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!detail::is_eight_bits(problem, p) && !adds(problem, p)) return false;
+  if (!detail::is_eight_bits(problem, p) || !operand_fits(*detail::code_steps(problem.epilogue.chain), p)) return false;
   if (!bf16::has_unit(p.device, unit, p.input().format.dtype)) return false;
   if (g.group_in_channels() % 2 != 0 && g.groups > 1) return false;
   const View& input = p.input();

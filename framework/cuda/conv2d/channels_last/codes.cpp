@@ -100,53 +100,37 @@ std::vector<unsigned char> pack(const ConvGeometry& g, bool rows, int filter_blo
   return packed;
 }
 
-/// How codes become others with the numbers of f32 that input 1 has for each channel; nothing if they do not.
-std::optional<CodesAgain> again_of(const ConvProblem& problem, const Preparation& p) {
-  const PointwiseChain& chain = problem.epilogue.chain;
-  const EightBitWeights& eight = problem.eight;
-  if (!eight.codes.defined() || p.inputs.size() != 2 || p.inputs[1].format.dtype != DType::f32 ||
-      p.inputs[1].shape.numel() != problem.geometry.out_channels || !lamina::detail::is_code(p.output()) ||
-      problem.epilogue.pool || chain.size() != (eight.table ? 3 : 1) || chain[0].operand != 1) {
-    return {};
-  }
-  const bool product = chain[0].function == Pointwise::mul;
+/// How codes become others with the numbers of f32 that input 1 has for each channel.
+CodesAgain again_of(const lamina::detail::CodeSteps& steps, const Preparation& p) {
   View codes = p.output();
-  if (eight.table) {  // of what the chain rounds to
-    codes.quantization = {static_cast<float>(chain[1].a), static_cast<std::int32_t>(chain[1].b)};
-    codes.format.dtype = chain[2].a == 0 ? DType::u8 : DType::i8;
-  }
-  const CodesAgain again = {eight.codes.scale, product, Rounding(codes)};
-  if ((!product && chain[0].function != Pointwise::add) || again.rounding.inverse == 0) return {};
-  return again;
+  if (steps.again != nullptr) codes.quantization = steps.again->codes, codes.format.dtype = steps.again->type;
+  return {steps.own->codes.scale, steps.operand->function == Pointwise::mul, Rounding(codes)};
 }
 
 class ChannelsLastCodes final : public Operator {
  public:
-  /// `sums`: Arguments::sums, or nothing.
-  ChannelsLastCodes(const lamina::detail::CodesAlone& alone, const View& output, const std::vector<std::uint8_t>& sums,
-                    const std::optional<CodesAgain>& again, const std::shared_ptr<const CodeTable>& table)
-      : device_(alone.preparation.device.device.index),
-        windows_(alone.problem.geometry),
-        pitch_(alone.preparation.input().pixel_pitch()),
-        padding_(static_cast<std::uint8_t>(alone.preparation.input().quantization.zero_point)),
-        source_(source_of(alone.problem, alone.preparation)),
-        output_bytes_(static_cast<std::int64_t>(size_of(output.format.dtype))),
+  ChannelsLastCodes(const ConvProblem& problem, const Preparation& p)
+      : device_(p.device.device.index),
+        windows_(problem.geometry),
+        pitch_(p.input().pixel_pitch()),
+        padding_(static_cast<std::uint8_t>(p.input().quantization.zero_point)),
+        source_(source_of(problem, p)),
+        output_bytes_(static_cast<std::int64_t>(size_of(p.output().format.dtype))),
         constants_(device_) {
-    const ConvProblem& problem = alone.problem;
-    const Preparation& p = alone.preparation;
+    const lamina::detail::CodeSteps steps = *lamina::detail::code_steps(problem.epilogue.chain);
     windows_.batch = images_at_once();
     args_.geometry = of_block(multiplied(windows_, source_));
     if (windows_.groups > 1) {
       args_.group_filters = windows_.group_out_channels(), args_.group_channels = windows_.group_in_channels();
     }
-    args_.adds = !sums.empty();
-    if (args_.adds) args_.sums = constants_.add(sums);
+    args_.adds = lamina::detail::adds_codes(steps, p);
+    if (args_.adds) args_.sums = constants_.add(eight_bits::rows_of_sums(lamina::detail::table_of_sums(problem, p)));
     const auto choice = choose(args_.geometry, p, {.adds = args_.adds, .codes = true, .single = windows_.groups > 1});
     if (!choice) lamina::detail::fail("channels_last: no tile fits this device");
     choice_ = *choice;
     reserve_shared_memory(device_, choice_.tile.kernel, p.device.shared_bytes);
     images_ = problem.geometry.batch;
-    args_.out_pitch = static_cast<int>(output.pixel_pitch());
+    args_.out_pitch = static_cast<int>(p.output().pixel_pitch());
     args_.m_tiles = ceil_div(ceil_div(windows_.out_channels, block_filters), choice_.tile.groups);
     args_.first_steps = args_.steps = step_count(args_.geometry, Operand::codes);
     args_.stages = choice_.stages, args_.multicast = choice_.multicast, args_.splits = choice_.splits;
@@ -157,16 +141,17 @@ class ChannelsLastCodes final : public Operator {
         pack(windows_, source_ == Source::rows, filter_blocks, problem.eight.weight.values<std::int8_t>());
     args_.weight = constants_.add(packed);
     const auto end = lamina::detail::channel_end(problem, p, p.input().quantization.zero_point);
-    args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_, table);
-    if (again) {
-      std::vector<std::uint8_t> bytes(sizeof(*again));
-      std::memcpy(bytes.data(), &*again, sizeof(*again));
+    args_.ends = eight_bits::ends_of(end, filter_blocks * block_filters, constants_, steps.table.get());
+    if (steps.operand != nullptr && !args_.adds) {
+      const CodesAgain again = again_of(steps, p);
+      std::vector<std::uint8_t> bytes(sizeof(again));
+      std::memcpy(bytes.data(), &again, sizeof(again));
       args_.sums = constants_.add(bytes);
     }
     args_.saturates = eight_bits::saturates(end, windows_.reduction());
-    args_.saturation = {p.output().format.dtype, p.output().quantization};
+    args_.saturation = {end.end.type, end.end.quantization};
     // What is rounded twice leaves one by one: it is rare, and its division is long.
-    args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && output.alignment % 16 == 0;
+    args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && p.output().alignment % 16 == 0;
   }
 
   std::string description() const override {
@@ -264,20 +249,19 @@ class ChannelsLastCodes final : public Operator {
 }  // namespace
 
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
-  if (problem.eight.codes.defined() && lamina::detail::is_code(p.output())) {
-    const lamina::detail::CodesAlone alone(problem, p);
-    if (problem.bias.defined() && !problem.eight.bias.defined()) return false;
-    if (lamina::detail::is_eight_bits_and_table(problem, p)) return takes_codes(alone.problem, alone.preparation);
-    const bool adds = lamina::detail::is_sum_of_eight_bits(problem, p);
-    if (!adds && !again_of(problem, p)) return false;
+  if (!lamina::detail::is_eight_bits(problem, p)) return false;
+  const lamina::detail::CodeSteps steps = *lamina::detail::code_steps(problem.epilogue.chain);
+  if (steps.table && problem.bias.defined() && !problem.eight.bias.defined()) return false;
+  if (steps.operand != nullptr) {
     // What is added lies as the output does, and both where TMA brings and takes them.
     const View &output = p.output(), &others = p.inputs[1];
-    return (!adds || lamina::detail::operands_fit(p, 1)) && output.pixel_pitch() % 16 == 0 &&
-           output.alignment % 16 == 0 && others.alignment % 16 == 0 && takes_codes(alone.problem, alone.preparation);
+    const bool fits = lamina::detail::adds_codes(steps, p) ? lamina::detail::operands_fit(p)
+                                                           : again_of(steps, p).rounding.inverse != 0;
+    if (!fits || output.pixel_pitch() % 16 != 0 || output.alignment % 16 != 0 || others.alignment % 16 != 0)
+      return false;
   }
   const ConvGeometry& g = problem.geometry;
-  return p.device.wgmma && lamina::detail::is_eight_bits(problem, p) &&
-         (g.groups == 1 || source_of(problem, p) != Source::rows) && g.out_channels % 2 == 0 &&
+  return p.device.wgmma && (g.groups == 1 || source_of(problem, p) != Source::rows) && g.out_channels % 2 == 0 &&
          p.output().pixel_pitch() % 2 == 0 && p.output().alignment % 8 == 0 &&
          lamina::detail::is_channels_last(p.input()) && lamina::detail::is_channels_last(p.output()) &&
          p.input().alignment % 16 == 0 && g.batch * g.out_pixels() <= max_pixels &&
@@ -286,12 +270,7 @@ bool takes_codes(const ConvProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& preparation) {
-  const lamina::detail::CodesAlone alone(problem, preparation);
-  const auto again = again_of(problem, preparation);
-  const bool adds = preparation.inputs.size() > 1 && !again;
-  const auto sums = adds ? eight_bits::rows_of_sums(lamina::detail::table_of_sums(problem, preparation))
-                         : std::vector<std::uint8_t>();
-  return std::make_unique<ChannelsLastCodes>(alone, preparation.output(), sums, again, problem.eight.table);
+  return std::make_unique<ChannelsLastCodes>(problem, preparation);
 }
 
 }  // namespace lamina::cuda::channels_last

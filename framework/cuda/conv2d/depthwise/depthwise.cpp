@@ -19,10 +19,9 @@ namespace lamina::cuda::depthwise {
 namespace {
 
 using lamina::detail::channel_end;
-using lamina::detail::CodesAlone;
 using lamina::detail::concat;
 using lamina::detail::floats;
-using lamina::detail::is_eight_bits_and_table;
+using lamina::detail::is_eight_bits;
 
 std::string describe(const Choice& choice) {
   const Arguments& a = choice.args;
@@ -79,11 +78,11 @@ std::vector<std::uint32_t> code_words(const Tensor& weight, int channel, const I
   return words;
 }
 
-CodesEnd codes_end(const lamina::detail::ChannelEnd& end, int channels, std::int64_t terms, const View& output,
-                   Constants& constants, const std::shared_ptr<const CodeTable>& table) {
-  return {eight_bits::ends_of(end, channels, constants, table),
+CodesEnd codes_end(const lamina::detail::ChannelEnd& end, int channels, std::int64_t terms, Constants& constants,
+                   const Epilogue& epilogue) {
+  return {eight_bits::ends_of(end, channels, constants, epilogue.table()),
           eight_bits::saturates(end, terms),
-          {output.format.dtype, output.quantization}};
+          {end.end.type, end.end.quantization}};
 }
 
 /// Of a pair of codes, each as a problem of its own: what the first gives is what the second reads.
@@ -101,7 +100,7 @@ struct CodePair {
   CodePair& operator=(const CodePair&) = delete;
 
   bool are_eight_bits(const ConvPairProblem& problem) const {
-    return is_eight_bits_and_table(problem.first, first) && is_eight_bits_and_table(problem.second, second);
+    return is_eight_bits(problem.first, first) && is_eight_bits(problem.second, second);
   }
 };
 
@@ -110,9 +109,8 @@ struct CodeEnds {
 
   CodeEnds(const ConvPairProblem& problem, const Preparation& p) {
     const CodePair pair(problem, p);
-    const CodesAlone a(problem.first, pair.first), b(problem.second, pair.second);
-    first = channel_end(a.problem, a.preparation, p.input().quantization.zero_point);
-    second = channel_end(b.problem, b.preparation, problem.between.zero_point);
+    first = channel_end(problem.first, pair.first, p.input().quantization.zero_point);
+    second = channel_end(problem.second, pair.second, problem.between.zero_point);
   }
 };
 
@@ -209,19 +207,16 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
 bool takes_codes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const auto nhwc = [](const View& view) { return view.format.layout == Layout::nhwc && !view.is_slice(); };
-  if (!is_depthwise(g) || !is_eight_bits_and_table(problem, p) || !nhwc(p.input()) || !nhwc(p.output()) ||
+  if (!is_depthwise(g) || !is_eight_bits(problem, p) || !nhwc(p.input()) || !nhwc(p.output()) ||
       choose(problem, p).blocks == 0) {
     return false;
   }
-  const CodesAlone alone(problem, p);
-  return !problem.eight.table ||
-         channel_end(alone.problem, alone.preparation, p.input().quantization.zero_point).end.codes;
+  return !problem.epilogue.table() || channel_end(problem, p).end.codes;
 }
 
 std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Preparation& p) {
   const std::int32_t zero = p.input().quantization.zero_point;
-  const CodesAlone alone(problem, p);
-  const auto end = channel_end(alone.problem, alone.preparation, zero);
+  const auto end = channel_end(problem, p, zero);
   Choice choice = choose(problem, p);
   const auto channels = static_cast<std::size_t>(problem.geometry.in_channels);
   std::vector<std::uint32_t> weights(channels * static_cast<std::size_t>(choice.instance.taps()));
@@ -233,8 +228,8 @@ std::unique_ptr<Operator> prepare_codes(const ConvProblem& problem, const Prepar
   choice.args.weight = constants.add(weights);
   choice.args.bias = constants.add(end.bias);
   choice.args.padding = constants.add(std::vector<unsigned char>(16, static_cast<unsigned char>(zero)));
-  choice.args.ends = codes_end(end, problem.geometry.out_channels, problem.geometry.reduction(), alone.output,
-                               constants, problem.eight.table);
+  choice.args.ends =
+      codes_end(end, problem.geometry.out_channels, problem.geometry.reduction(), constants, problem.epilogue);
   return launch(choice, constants, false, std::min(shared_limit, p.device.shared_bytes));
 }
 
@@ -279,12 +274,10 @@ std::unique_ptr<Operator> prepare_pair(const ConvPairProblem& problem, const Pre
   std::optional<CodeEnds> codes;
   if (problem.between.defined()) {
     codes.emplace(problem, p);
-    const CodePair pair(problem, p);
     const int channels = args.slices * args.slice;
-    args.between_ends = codes_end(codes->first, channels, args.terms, CodesAlone(problem.first, pair.first).output,
-                                  constants, problem.first.eight.table);
-    args.ends = codes_end(codes->second, channels, problem.second.geometry.reduction(),
-                          CodesAlone(problem.second, pair.second).output, constants, problem.second.eight.table);
+    args.between_ends = codes_end(codes->first, channels, args.terms, constants, problem.first.epilogue);
+    args.ends =
+        codes_end(codes->second, channels, problem.second.geometry.reduction(), constants, problem.second.epilogue);
     args.outside = static_cast<std::uint8_t>(problem.between.zero_point) * 0x01010101u;
   } else {
     args.between = finish_of(problem.first.epilogue, type);

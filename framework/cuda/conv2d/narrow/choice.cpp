@@ -55,7 +55,7 @@ std::optional<Choice> search(const ConvProblem& problem, const ConvGeometry& g, 
   const DType type = p.input().format.dtype;
   int number = -1;
   for (const Tile& tile : tiles_of(type)) {
-    if (tile.scaled != problem.scaled) continue;
+    if (tile.scaled != problem.scaled()) continue;
     if (++number, p.tuning.tile >= 0 && p.tuning.tile != number) continue;
     Choice c = {.tile = tile, .args = {}, .element_bytes = static_cast<int>(size_of(type))};
     Arguments& args = c.args;

@@ -61,7 +61,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const bool codes = lamina::detail::is_code(p.input());
   const DType type = codes ? p.input().format.dtype : storage_type(p.precision);
-  const std::size_t operands = problem.scaled ? 2 : 1;
+  const std::size_t operands = problem.scaled() ? 2 : 1;
   const auto fit = [&](const View& view, std::int64_t pixels, DType stored) {
     return view.format.dtype == stored && (view.format.layout == Layout::nhwc || pixels == 1) &&
            view.alignment % 16 == 0;
@@ -72,11 +72,8 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
       !fit(p.output(), g.out_pixels(), type) || !slices_fit(p)) {
     return false;
   }
-  if (problem.scaled && !fit(p.inputs[1], 1, codes ? DType::f32 : type)) return false;
-  if (codes) {
-    const lamina::detail::OfProduct product(problem, p);
-    return eight_bits::ends_in_codes(product.problem, product.preparation) && keep(choose(problem, p), p);
-  }
+  if (problem.scaled() && !fit(p.inputs[1], 1, codes ? DType::f32 : type)) return false;
+  if (codes) return eight_bits::ends_in_codes(problem, p) && keep(choose(problem, p), p);
   const Epilogue& epilogue = problem.epilogue;
   if (!epilogue.is_residual(static_cast<int>(operands)) || epilogue.chain.size() > max_finish_steps ||
       finish_of(epilogue, type).kind != Finish::Kind::clamp ||
@@ -97,14 +94,13 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
   Constants constants(p.device.device.index);
   std::optional<lamina::detail::ChannelEnd> codes;
   if (lamina::detail::is_code(p.input())) {
-    const lamina::detail::OfProduct product(problem, p);
-    args.codes = eight_bits::ends_of_codes(product.problem, product.preparation, constants, codes);
-    args.product = Multiplier(p.input(), problem.eight.product);
+    args.codes = eight_bits::ends_of_codes(problem, p, constants, codes);
+    if (problem.scaled()) args.product = Multiplier(p.input(), problem.prologue.back().codes);
   } else {
     args.finish = finish_of(problem.epilogue, type);
   }
   args.weights = constants.add(pack(problem, args, tile.n, type, codes).bytes());
-  const std::size_t operands = problem.scaled ? 2 : 1;
+  const std::size_t operands = problem.scaled() ? 2 : 1;
   return make_launched<Arguments>(
       {.description = lamina::detail::concat(
            "narrow (mma.sync): ", codes ? "codes, " : "", tile.scaled ? "scaled, " : "", 16 * tile.m, " pixels x ",
@@ -115,7 +111,7 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
        .args = args,
        .constants = constants,
        .residual = problem.epilogue.reads_operands() ? operands : 0},
-      [scaled = problem.scaled](Arguments& a, std::span<const Tensor> inputs, std::span<Tensor>) {
+      [scaled = problem.scaled()](Arguments& a, std::span<const Tensor> inputs, std::span<Tensor>) {
         if (scaled) a.factors = inputs[1].raw();
         return std::tuple();
       });

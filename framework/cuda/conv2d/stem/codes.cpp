@@ -19,26 +19,6 @@ using lamina::detail::round_up;
 /// Of the filters that a block has, in eights: none of them of zeros.
 int eights(int filters) { return filters % 32 == 0 ? 4 : filters % 16 == 0 ? 2 : 1; }
 
-/// The convolution from codes to codes, without the rounding before it and the pooling behind it.
-struct Middle {
-  ConvProblem problem;
-  View input, output;
-  Preparation preparation;
-
-  Middle(const ConvProblem& whole, const Preparation& p)
-      : problem(whole), input(p.input()), output(p.output()), preparation(p) {
-    const ConvGeometry& g = whole.geometry;
-    if (whole.eight.input.defined())
-      input.format.dtype = whole.eight.input_type, input.quantization = whole.eight.input;
-    output.shape = {g.batch, g.out_channels, g.out_height, g.out_width};
-    problem.eight.input = {}, problem.epilogue.pool.reset();
-    if (p.inputs.size() == 1) preparation.inputs = {&input, 1};
-    preparation.outputs = {&output, 1};
-  }
-  Middle(const Middle&) = delete;
-  Middle& operator=(const Middle&) = delete;
-};
-
 /// Codes of i8 as u8, which stand for the same.
 View unsigned_codes(View view) {
   if (view.format.dtype == DType::i8) view.format.dtype = DType::u8, view.quantization.zero_point += 128;
@@ -56,8 +36,9 @@ const void* kernel_for(const ConvGeometry& g, bool pools) {
 }
 
 /// All that does not need memory, and the number of blocks.
-std::int64_t fill(Arguments& a, const ConvProblem& problem, const Middle& middle, const Preparation& p) {
+std::int64_t fill(Arguments& a, const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
+  const View codes = lamina::detail::multiplied(problem, p);
   const auto& pool = problem.epilogue.pool;
   ConvGeometry outputs = g;
   if (pool) outputs.out_height = pool->out_height, outputs.out_width = pool->out_width;
@@ -71,15 +52,15 @@ std::int64_t fill(Arguments& a, const ConvProblem& problem, const Middle& middle
   a.channels = g.in_channels, a.height = g.in_height, a.width = g.in_width;
   a.filters = g.out_channels, a.out_height = outputs.out_height, a.out_width = outputs.out_width;
   a.out_pitch = static_cast<int>(p.output().pixel_pitch());
-  a.rounds = problem.eight.input.defined(), a.rounding = Rounding(unsigned_codes(middle.input));
+  a.rounds = !problem.prologue.empty(), a.rounding = Rounding(unsigned_codes(codes));
   a.padding_height = g.padding_height, a.padding_width = g.padding_width;
   a.stride_height = g.stride_height, a.stride_width = g.stride_width;
   const bool pixels = lamina::detail::is_channels_last(p.input());
   a.pixel_step = pixels ? static_cast<int>(p.input().pixel_pitch()) : 1;
   a.channel_step = pixels ? 1 : g.in_height * g.in_width;
   a.image = std::int64_t{g.in_height} * g.in_width * (pixels ? a.pixel_step : g.in_channels);
-  a.padding = static_cast<std::uint8_t>(middle.input.quantization.zero_point) * 0x01010101u;
-  a.flip = middle.input.format.dtype == DType::i8 ? 0x80808080u : 0;
+  a.padding = static_cast<std::uint8_t>(codes.quantization.zero_point) * 0x01010101u;
+  a.flip = codes.format.dtype == DType::i8 ? 0x80808080u : 0;
   a.fours = !pixels && g.in_width % 4 == 0 && p.input().alignment % (4 * size_of(p.input().format.dtype)) == 0;
   int map_rows = a.rows, map_columns = a.columns;
   if (pool) {
@@ -126,39 +107,36 @@ Packed pack(const ConvProblem& problem) {
 bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const auto& pool = problem.epilogue.pool;
-  const bool rounds = problem.eight.input.defined();
-  const Middle middle(problem, p);
-  if (p.device.architecture < 80 || !lamina::detail::is_eight_bits_and_table(middle.problem, middle.preparation) ||
-      g.groups != 1 || g.in_channels > max_channels || g.dilation_height != 1 || g.dilation_width != 1 ||
-      g.out_channels % 8 != 0 || kernel_for(g, pool.has_value()) == nullptr) {
+  const bool rounds = !problem.prologue.empty();
+  if (p.device.architecture < 80 || !lamina::detail::is_eight_bits(problem, p) || g.groups != 1 ||
+      g.in_channels > max_channels || g.dilation_height != 1 || g.dilation_width != 1 || g.out_channels % 8 != 0 ||
+      kernel_for(g, pool.has_value()) == nullptr) {
     return false;
   }
-  if (pool && (problem.eight.table || !is_known(*pool))) return false;  // a table need not be monotone
-  if (rounds && (g.in_channels > max_numbers || Rounding(middle.input).inverse == 0)) return false;
+  if (pool && (problem.epilogue.table() || !is_known(*pool))) return false;  // a table need not be monotone
+  if (rounds && (g.in_channels > max_numbers || Rounding(lamina::detail::multiplied(problem, p)).inverse == 0))
+    return false;
   const View &in = p.input(), &out = p.output();
   Arguments args;
   return (rounds ? in.format == Format{} : lamina::detail::is_channels_last(in) || in.format.layout == Layout::nchw) &&
          (lamina::detail::is_channels_last(in) || !in.is_slice()) && !in.is_strided() && lamina::detail::is_code(out) &&
          lamina::detail::is_channels_last(out) && out.alignment % 8 == 0 && out.pixel_pitch() % 8 == 0 &&
-         fill(args, problem, middle, p) < std::numeric_limits<int>::max() &&
-         shared_bytes(args) <= p.device.shared_bytes / 2;
+         fill(args, problem, p) < std::numeric_limits<int>::max() && shared_bytes(args) <= p.device.shared_bytes / 2;
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  const Middle middle(problem, p);
   const void* const kernel = kernel_for(g, problem.epilogue.pool.has_value());
   Arguments args;
-  const std::int64_t blocks = fill(args, problem, middle, p);
+  const std::int64_t blocks = fill(args, problem, p);
   reserve_shared_memory(p.device.device.index, kernel, p.device.shared_bytes);
   Constants constants(p.device.device.index);
   args.weights = constants.add(pack(problem).bytes());
-  const lamina::detail::CodesAlone alone(middle.problem, middle.preparation);
-  const std::int32_t zero = unsigned_codes(middle.input).quantization.zero_point;
-  const auto end = lamina::detail::channel_end(alone.problem, alone.preparation, zero);
-  args.ends = eight_bits::ends_of(end, g.out_channels, constants, problem.eight.table);
+  const std::int32_t zero = unsigned_codes(lamina::detail::multiplied(problem, p)).quantization.zero_point;
+  const auto end = lamina::detail::channel_end(problem, p, zero);
+  args.ends = eight_bits::ends_of(end, g.out_channels, constants, problem.epilogue.table());
   args.saturates = eight_bits::saturates(end, g.reduction());
-  args.saturation = {alone.output.format.dtype, alone.output.quantization};
+  args.saturation = {end.end.type, end.end.quantization};
   return make_launched<Arguments>(
       {.description = lamina::detail::concat(
            "int8_stem (mma.sync): ", args.rounds ? "from f32, " : "", args.all_slices / args.slices, " x ",
