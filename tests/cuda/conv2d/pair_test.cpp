@@ -195,7 +195,7 @@ TEST_F(ConvPair, NothingElse) {
   EXPECT_FALSE(taken(pair_of(1, 7, 14, 14, 36, 3, 1, 1), Precision::fp16, nothing));
   EXPECT_FALSE(taken(pair_of(1, 8, 14, 14, 35, 3, 1, 1), Precision::fp16, nothing));
   EXPECT_FALSE(taken(usual, Precision::fp16, [](auto& problem, auto&...) {
-    problem.first.prologue = {{Pointwise::mul, 1}};
+    problem.first.prologue.push_back({Pointwise::mul, 1});
   }));
   EXPECT_FALSE(taken(usual, Precision::fp16,
                      [](auto& problem, auto&...) { problem.first.epilogue.chain = {{Pointwise::gelu}}; }));
