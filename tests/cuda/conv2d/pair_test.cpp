@@ -194,9 +194,7 @@ TEST_F(ConvPair, NothingElse) {
   EXPECT_FALSE(taken(pair_of(1, 96, 14, 14, 576, 7, 1, 3), Precision::fp16, nothing));
   EXPECT_FALSE(taken(pair_of(1, 7, 14, 14, 36, 3, 1, 1), Precision::fp16, nothing));
   EXPECT_FALSE(taken(pair_of(1, 8, 14, 14, 35, 3, 1, 1), Precision::fp16, nothing));
-  EXPECT_FALSE(taken(usual, Precision::fp16, [](auto& problem, auto&...) {
-    problem.first.prologue.push_back({Pointwise::mul, 1});
-  }));
+  EXPECT_FALSE(taken(usual, Precision::fp16, [](auto& p, auto&...) { p.first.prologue = {{Pointwise::mul, 1}}; }));
   EXPECT_FALSE(taken(usual, Precision::fp16,
                      [](auto& problem, auto&...) { problem.first.epilogue.chain = {{Pointwise::gelu}}; }));
   EXPECT_FALSE(taken(usual, Precision::fp16, [](auto&, auto& p, auto&) { p.device.architecture = 75; }));
