@@ -19,7 +19,7 @@ function(lamina_sources)
   target_sources(lamina_small PRIVATE ${small})
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/framework" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(MAKE_C_IDENTIFIER "${folder}" folder)
-  if(NOT LAMINA_APART)
+  if(NOT LAMINA_APART OR LAMINA_NATIVE_ALONE)
     lamina_together(${into} ${folder} ${fast})
   endif()
   lamina_together(lamina_small ${folder} ${small})
@@ -70,22 +70,14 @@ function(lamina_instances namespace ending)
   endforeach()
 endfunction()
 
-# lamina_together(TARGET NAME FILE...): with LAMINA_UNITY these files of the target are compiled some at a time, as most of
-# what a file takes is to parse its headers. Names in unnamed namespaces are therefore different in the files of a folder.
+# lamina_together(TARGET NAME FILE...): with LAMINA_UNITY these files of the target are compiled at once, as most of what
+# a file takes is to parse its headers. Names in unnamed namespaces are therefore different in the files of a folder.
 function(lamina_together target name)
-  set(most 8)
-  list(LENGTH ARGN count)
-  math(EXPR groups "(${count} + ${most} - 1) / ${most}")
-  set(place 0)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${LAMINA_UNITY} UNITY_BUILD_MODE GROUP)
   if(LAMINA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # which takes the files for headers that many include
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
   endif()
-  foreach(file IN LISTS ARGN)
-    math(EXPR group "${place} * ${groups} / ${count}")
-    math(EXPR place "${place} + 1")
-    set_property(SOURCE ${file} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${name}_${group})
-  endforeach()
+  set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${name})
 endfunction()
 
 # lamina_alone(FILE...): not compiled together with others.

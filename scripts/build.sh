@@ -35,3 +35,28 @@ configure() {
 build() {
   cmake --build --preset "$@" | tee "build/$1/build.log"
 }
+
+# profile FOLDER: the seconds that its last build took for each folder of sources, the dearest first, and, of CUDA, each
+# source; what ran side by side counts in full, and what a compiler's cache gave counts as nothing.
+profile() {
+  awk -F'\t' 'NR > 1 && $4 ~ /\.o$/ { took[$4] = ($2 - $1) / 1000 }
+    END {
+      for (object in took) {
+        name = object
+        sub(/CMakeFiles\/[^\/]*\.dir\//, "", name)
+        sub(/\.o$/, "", name)
+        if (name ~ /\.cu$/) printf "%8.1f s  %s\n", took[object], name
+        sub(/\/[^\/]*$/, "", name)
+        folders[name] += took[object]
+        all += took[object]
+      }
+      for (name in folders) printf "%8.1f s  %s/\n", folders[name], name
+      printf "%8.1f s  together\n", all
+    }' "$1/.ninja_log" | sort -rn
+}
+
+# scripts/build.sh --profile [FOLDER]    (default: build/release)
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  [ "${1:-}" = --profile ] || { echo "usage: scripts/build.sh --profile [FOLDER]" >&2; exit 2; }
+  profile "${2:-build/release}"
+fi

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything with warnings as errors, and runs every test; then the suite once more
-# under the address and undefined-behaviour sanitizers, and the thread pool and the plans under the thread sanitizer.
-# Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where there is none.
-#   scripts/test.sh            what continuous integration runs: CUDA for compute capability 9.0a only
-#   scripts/test.sh --quick    of that the first build and its tests only: no clang, no sanitizers
-#   scripts/test.sh --long     CUDA for every architecture; what documents tell to type that compiles Lamina; plans of every
-#                              batch and Lamina inside another project's build (LAMINA_TEST_LONG); clang's code and its tests; every CPU kernel's tests under the
-#                              thread sanitizer, the server's under both; the Python package under the address
-#                              sanitizer; a million runs; a build without each option; ARM under emulation if qemu is there
+# Installs what is missing, builds everything with warnings as errors, and runs every test, what the documents tell to
+# type and the Python package. Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where
+# there is none.
+#   scripts/test.sh             one build, every test: CUDA for compute capability 9.0a only
+#   scripts/test.sh --sanitize  clang's warnings; the suite under the address and undefined-behaviour sanitizers, and the
+#                               thread pool and the plans under the thread sanitizer
+#   scripts/test.sh --long      both, and: CUDA for every architecture; what documents tell to type that compiles Lamina;
+#                               plans of every batch and Lamina inside another project's build (LAMINA_TEST_LONG); clang's
+#                               code and its tests; every CPU kernel's tests under the thread sanitizer, the server's under
+#                               both; the Python package under the address sanitizer; a million runs; a build without
+#                               each option; ARM under emulation if qemu is there
+# Continuous integration runs the first and the second.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 mode=${1:-}
 case $mode in
-  '' | --quick | --long) ;;
+  '' | --sanitize | --long) ;;
   *)
     sed -n '2,/^set /{s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
     [ "$mode" = --help ] && exit 0
@@ -23,9 +26,6 @@ esac
 
 source scripts/build.sh
 stage "packages" scripts/install-deps.sh --with-tests
-stage "formatting" scripts/check-format.sh
-stage "layout" scripts/check-layout.py
-stage "layout's own test" scripts/check-layout.py --self-test
 
 # tests PRESET [OPTION...]
 tests() {
@@ -42,30 +42,21 @@ if [ "$mode" = --long ]; then
   preset=release
   export LAMINA_TEST_LONG=1
 fi
-stage "configuring $preset" configure "$preset"
-stage "compiling $preset" build "$preset"
-stage "registers and local memory of kernels" scripts/check-spills.py "build/$preset"
-stage "tests" tests "$preset"
-stage "what documents tell to type" scripts/docs/test_docs.py "build/$preset" ${LAMINA_TEST_LONG:+--long}
-if [ "$mode" = --quick ]; then
+if [ "$mode" != --sanitize ]; then
+  stage "formatting" scripts/check-format.sh
+  stage "layout" scripts/check-layout.py
+  stage "layout's own test" scripts/check-layout.py --self-test
+  stage "configuring $preset" configure "$preset"
+  stage "compiling $preset" build "$preset"
+  stage "registers and local memory of kernels" scripts/check-spills.py "build/$preset"
+  stage "tests" tests "$preset"
+  stage "what documents tell to type" scripts/docs/test_docs.py "build/$preset" ${LAMINA_TEST_LONG:+--long}
   stage "Python package" scripts/test_python.sh "$preset"
-  finish "All quick tests passed"
+fi
+if [ -z "$mode" ]; then
+  finish "All tests passed"
   exit 0
 fi
-
-# Beside what follows, which it shares no folder with: most of it keeps one core busy, and most of that all.
-python_log=$(mktemp)
-scripts/test_python.sh "$preset" >"$python_log" 2>&1 &
-python=$!
-trap 'kill $python 2>/dev/null || true; rm -f "$python_log"' EXIT
-
-# What the Python package said; fails if it did.
-python_package() {
-  local result=0
-  wait $python || result=$?
-  cat "$python_log"
-  return $result
-}
 
 if [ "$mode" = --long ]; then
   stage "configuring clang" configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG'
@@ -78,7 +69,6 @@ fi
 
 stage "configuring asan" configure asan
 stage "compiling asan" build asan
-stage "Python package, begun before clang" python_package
 stage "tests under asan" tests asan
 if [ "$mode" = --long ]; then
   stage "Python package under asan" scripts/test_python.sh asan

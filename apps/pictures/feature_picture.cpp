@@ -14,10 +14,8 @@ namespace {
 
 using namespace style;
 
-constexpr int margin = 28;
 constexpr int left_width = 448;
-constexpr int between = 36;  // the two columns
-constexpr int gap = 6;       // two maps
+constexpr int gap = 6;  // between two maps
 constexpr int number_height = number_size + 6;
 constexpr int heading_height = text_size + 14;
 constexpr int shown_gap = 12, shown_size = 160;  // of maps over the photograph

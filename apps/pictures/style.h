@@ -11,6 +11,7 @@ inline constexpr Color faint{150, 150, 160};
 inline constexpr Color accent{94, 220, 228};  // of what is marked: no colour of inferno is near it
 
 inline constexpr int title_size = 20, text_size = 13, caption_size = 10, number_size = 8;  // heights of capitals
-inline constexpr int frame = 2;                                                            // around what is marked
+inline constexpr int margin = 28, between = 36;  // around a picture, and of its two columns
+inline constexpr int frame = 2;                  // around what is marked
 
 }  // namespace lamina::app::style

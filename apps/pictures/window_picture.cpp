@@ -15,10 +15,10 @@ namespace {
 
 using namespace style;
 
-constexpr int margin = 28, between = 36, side = 448;
+constexpr int side = 448;
 constexpr int sign_width = 44;  // "×" and "=" between the enlarged squares
 constexpr int large = 196;      // about the size of these
-constexpr int number_height = 30, line_height = text_size + 11;
+constexpr int value_height = 30, line_height = text_size + 11;
 
 /// With two digits behind the point, or as many as tell it from every other float.
 std::string text_of(double value) {
@@ -190,10 +190,10 @@ Image draw(const WindowPicture& p) {
   draw_products(canvas, x, below, zoom, w);
   square("Warm: alike, cold: opposite", "");
 
-  canvas.text(x, below, text_of(static_cast<double>(w.value)), number_height, accent);
+  canvas.text(x, below, text_of(static_cast<double>(w.value)), value_height, accent);
   const int width = canvas.image().width - margin - x;
   const float best = *std::ranges::max_element(map.values);
-  int y = draw_words(canvas, x, below + number_height + 18, in_words(w, p.layer, best), width, ink);
+  int y = draw_words(canvas, x, below + value_height + 18, in_words(w, p.layer, best), width, ink);
   draw_words(canvas, x, y + 6, detail::concat("Exactly ", exactly(w.value), '.'), width, faint);
   return canvas.image();
 }

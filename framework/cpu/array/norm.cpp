@@ -91,10 +91,10 @@ Scaling scaling_of(const FoldKernel& kernel, const NormProblem& problem, const T
 void norm_rows(const FoldKernel& kernel, const NormProblem& problem, const RowEpilogue& epilogue,
                std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) {
   // Elements of a task: long enough to hide the hand-out, short enough to balance.
-  constexpr std::int64_t chunk = 8192;
+  constexpr std::int64_t values_at_once = 8192;
   if (output.numel() == 0) return;
   const std::int64_t length = problem.length, rows = inputs[0].numel() / length;
-  const std::int64_t step = std::max<std::int64_t>(chunk / length, 1);
+  const std::int64_t step = std::max<std::int64_t>(values_at_once / length, 1);
   const float *const scale = floats(problem.scale), *const shift =
                                                         problem.shift.defined() ? floats(problem.shift) : nullptr;
   const bool planes = problem.inner > 1 || problem.channels == 1;

@@ -22,7 +22,7 @@ namespace {
 using namespace tables;
 
 // Elements of one task: long enough to hide the hand-out, short enough to balance.
-constexpr std::int64_t chunk = 16384;
+constexpr std::int64_t elements_at_once = 16384;
 
 template <class T>
 struct alignas(64) Block {
@@ -242,9 +242,9 @@ class PointwiseLoop::Worker {
 template <class T>
 void PointwiseLoop::run(std::span<const Tensor> inputs, Tensor& output, ThreadPool& pool) const {
   const std::int64_t count = output.numel();
-  pool.parallel_for(detail::ceil_div(count, chunk), [&](std::int64_t task, int) {
+  pool.parallel_for(detail::ceil_div(count, elements_at_once), [&](std::int64_t task, int) {
     Worker<T> worker(*this, inputs, output);
-    worker.work(task * chunk, std::min(count, (task + 1) * chunk));
+    worker.work(task * elements_at_once, std::min(count, (task + 1) * elements_at_once));
   });
 }
 

@@ -14,10 +14,6 @@ using detail::ceil_div;
 using detail::round_up;
 using detail::SeenTaps;
 
-/// Floats in a cache line: buffers start on one.
-constexpr std::int64_t line = 16;
-/// The longest chain of multiply-adds: docs/inside/precision.md.
-constexpr std::int64_t chunk_terms = 128;
 /// Part `index` of [0, count) split into `n` parts as equal as can be.
 template <class T>
 T part_begin(T count, std::int64_t n, std::int64_t index) {

@@ -104,6 +104,9 @@ class ChannelsLastConv {
  private:
   struct Task;
 
+  static constexpr std::int64_t line = 16;          // floats in a cache line: buffers start on one
+  static constexpr std::int64_t chunk_terms = 128;  // the longest chain of multiply-adds: docs/inside/precision.md
+
   int block_vectors(int block) const { return std::min(wide_, vectors_ - block * wide_); }
   int block_size(int block) const { return block_vectors(block) * kernel_->lanes; }
   int first_filter(int block) const { return block * wide_ * kernel_->lanes; }

@@ -19,10 +19,6 @@ using detail::ceil_div;
 using detail::round_up;
 using detail::SeenTaps;
 
-/// Floats in a cache line: buffers start on one.
-constexpr std::int64_t line = 16;
-/// The longest chain of multiply-adds: docs/inside/precision.md.
-constexpr std::int64_t chunk_terms = 128;
 /// Floats of a task's padded copy of input rows, unless a single output row needs more, and of its sums beside the
 /// chunk of its input: each half of a 1 MB L2. Of that chunk alone, read where the image lies, a
 /// sixth: lines around it come along.

@@ -96,8 +96,8 @@ Tensor phase_weights(const Tensor& weight, const std::vector<std::int64_t>& phas
 }
 
 /// As ordinary windows of stride 1 over an input with zeros between its elements.
-int spread(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const std::vector<Window>& windows,
-           int groups) {
+int by_spreading(Expansion& e, int x, const Tensor& weight, const Tensor& bias, const std::vector<Window>& windows,
+                 int groups) {
   std::vector<Window> ordinary;
   std::vector<Picks> zeros;
   for (std::size_t d = 0; d < windows.size(); ++d) {
@@ -180,7 +180,7 @@ int conv_transpose(Expansion& e) {
   };
   const auto plain = [](const Window& w) { return w.stride == 1; };
   const bool phases = std::ranges::all_of(windows, has_phases) && !std::ranges::all_of(windows, plain);
-  const int y = (phases ? by_phases : spread)(e, x, weight, bias, windows, groups);
+  const int y = (phases ? by_phases : by_spreading)(e, x, weight, bias, windows, groups);
   return e.cast(y, e.dtype(e.input(0)));
 }
 
