@@ -59,10 +59,13 @@ class Negotiator {
     for (const int input : op.inputs) {
       const bool floats = program_.value(input).format.dtype == DType::f32;
       if (of_codes && program_.value(input).constant.defined()) continue;
-      std::vector<Format> some = formats_of(input);
+      Program::Value value = program_.value(input);
+      value.keeps_f32 = false;  // what reads it may be given it in another type
+      std::vector<Format> some = formats(value, options_);
       if ((some.size() == 1 && !floats) || (of_floats && !floats)) continue;
       if (some.size() > most.size() || floats > of_floats) most = std::move(some), of_floats = floats;
     }
+    if (program_.value(op.output).keeps_f32) std::erase_if(most, [](Format f) { return f.dtype != DType::f32; });
     return most.empty() ? formats_of(op.inputs[0]) : most;
   }
   Format& wished(int value) { return wished_[static_cast<std::size_t>(value)]; }
@@ -232,7 +235,9 @@ std::vector<Format> formats(const Program::Value& value, const CompileOptions& o
   std::vector<DType> types = {value.format.dtype};
   const bool floats = types[0] == DType::f32;
   if (!floats && !value.quantization.defined()) return {{.dtype = types[0]}};
-  if (const DType type = storage_type(options.precision); floats && type != types[0]) types.insert(types.begin(), type);
+  if (const DType stored = storage_type(options.precision); floats && stored != types[0] && !value.keeps_f32) {
+    types.insert(types.begin(), stored);
+  }
   std::vector<Format> result;
   for (const DType type : types) {
     if (value.shape.rank() == 4) result.push_back({type, Layout::nhwc});

@@ -29,6 +29,7 @@ struct Program {
     Shape strides = {};              ///< or, if not of rank 0, how its elements lie there (View::strides)
     std::int64_t first = 0;          ///< and which of its elements comes first
     Quantization quantization = {};  ///< of whole numbers that stand for others
+    bool keeps_f32 = false;          ///< whatever the precision, as what reads it to compute another such value does
   };
 
   struct Operation {
@@ -154,6 +155,12 @@ void narrow_wide_maps(Program& program, const CompileOptions& options);
 
 /// Puts one operation in the place of an image's means, two layers of them, and the image times what these give.
 void find_gates(Program& program, const CompileOptions& options);
+
+/// Gives products filters of zeros where kernels want more of them and moves alone read the result.
+void fill_filters(Program& program, const CompileOptions& options);
+
+/// Marks values of f32 that f16 may not hold (Value::keeps_f32).
+void keep_ranges(Program& program, const CompileOptions& options);
 
 /// Settles the format of every value and puts conversions where producer and reader do not agree. Inputs and outputs
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.

@@ -89,6 +89,7 @@ class Joining : Dataflow {
     ask(std::type_identity<ConversionProblem>()), ask(std::type_identity<MoveProblem>());
     ask(std::type_identity<ReduceProblem>()), ask(std::type_identity<NormProblem>());
     ask(std::type_identity<SoftmaxProblem>()), ask(std::type_identity<PoolProblem>());
+    ask(std::type_identity<ConvProblem>()), ask(std::type_identity<LinearProblem>());
     return result;
   }
 
@@ -99,12 +100,14 @@ class Joining : Dataflow {
            !program_.value(value).constant.defined() && !is_coded(value) && &operation(*readers(value).begin()) == &op;
   }
 
-  /// What writes a value, past changes of shape; none if nothing does. `alone`: whether all of it is for `op`.
+  /// What writes a value, past changes of shape; none if nothing does, or if the value is a part of what that writes.
+  /// `alone`: whether all of it is for `op`.
   int writer_of(int value, const Operation& op, bool& alone) const {
     alone = is_only_for(value, op);
     int from = producer(value);
     while (from != none && operation(from).view) {
       const Operation& view = operation(from);
+      if (program_.value(view.output).whole != none) return none;  // its elements are counted from elsewhere
       alone = alone && is_only_for(view.inputs[0], view);
       from = producer(view.inputs[0]);
     }
@@ -183,7 +186,8 @@ class Joining : Dataflow {
       const std::int64_t again = repeats_of(second, view);
       const bool cheap =
           first.size() == 1 && first[0].reduced == 0 && first[0].nodes.size() <= cheap_nodes && second.reduced == 0;
-      if (again > 1 && !(cheap && again >= small_part)) return false;
+      const bool moved = first.size() == 1 && first[0].nodes.size() == 1;  // which is read as often as it was
+      if (again > 1 && !moved && !(cheap && again >= small_part)) return false;
     }
     return true;
   }

@@ -7,6 +7,7 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/rules/move/compose.h"
+#include "lamina/kernel/rules/patches.h"
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/fixed.h"
@@ -189,7 +190,9 @@ class Moves : Dataflow {
   }
 
   /// Where the rows of a linear layer become the pixels of images, [N, H, W, C] to [N, C, H, W], and functions follow
-  /// (ConvNeXt's factors of channels and residual sums): a 1x1 convolution behind that move, which can take them in.
+  /// (ConvNeXt's factors of channels and residual sums): a 1x1 convolution behind that move, which can take them in. On
+  /// a GPU one of few channels (talking heads) whatever follows: it is a Map, and planes lie as their readers want
+  /// them.
   void make_convolution(Operation& op, const MoveProblem& problem) {
     const int source = op.inputs[0];
     const View rows = {.shape = shape(source)}, image = {.shape = shape(op.output), .format = {.layout = Layout::nhwc}};
@@ -197,7 +200,8 @@ class Moves : Dataflow {
     if (!is_still(problem, {.inputs = {&rows, 1}, .outputs = {&image, 1}, .device = {}})) return;
     const int next = only_reader(op.output);
     if (only_for(source) == nullptr || next == none) return;
-    if (dynamic_cast<const Elementwise*>(operation(next).module.get()) == nullptr) return;
+    const bool takes_in = dynamic_cast<const Elementwise*>(operation(next).module.get()) != nullptr;
+    if (!takes_in && (options_.device.is_cpu() || image.shape[1] > few_channels)) return;
     const auto layer_of = [](const Operation* by) {
       return std::dynamic_pointer_cast<const Linear>(by == nullptr ? nullptr : by->module);
     };
@@ -215,12 +219,21 @@ class Moves : Dataflow {
     }
     if (linear == nullptr || !linear->weight().defined() || product->inputs.size() != 1) return;
     const auto [in, out, bias] = linear->options();
+    if (!takes_in && in > few_channels) return;
     auto conv = std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .bias = bias});
     conv->set_weight(linear->weight().view({out, in, 1, 1}));
     if (bias) conv->set_bias(linear->bias());
     const std::int64_t n = image.shape[0], h = image.shape[2], w = image.shape[3];
-    set_move(*product, {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}}, product->inputs[0], {n, in, h, w});
-    const int moved = product->output;
+    const Shape before = {n, in, h, w};
+    const Operation move = move_from(product->name, product->inputs[0],
+                                     {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}}, before);
+    const View view = {.shape = before};
+    const MoveProblem moves = *problem_of<MoveProblem>(move);
+    int moved = move.inputs[0];  // an image that was turned to rows for this layer alone
+    if (shape(moved) != before || !is_still(moves, {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = {}})) {
+      set_move(*product, moves, moved, before);
+      moved = product->output;
+    }
     replace(*last, std::move(conv), {moved}, image.shape);
     if (last != &op) read_instead(op.output, last->output);
   }

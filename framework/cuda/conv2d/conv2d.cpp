@@ -12,6 +12,7 @@
 #include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/conv2d/stem/codes.h"
 #include "lamina/cuda/conv2d/stem/stem.h"
+#include "lamina/cuda/map/map.h"
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
@@ -29,6 +30,7 @@ constexpr Features of_element = reads::chain | reads::operands, slices = reads::
                    of_pair = reads::chain | reads::sum_codes | reads::table;
 
 constexpr Kernel<ConvProblem> table[] = {
+    map_row<ConvProblem>,
     {"stem", stem::takes, stem::prepare, preference::stem, reads::chain},
     {"first_layer", first_layer::takes, first_layer::prepare, nullptr, slices | reads::chain | reads::pool},
     {"narrow", narrow::takes, narrow::prepare, preference::narrow,

@@ -11,6 +11,7 @@
 #include "lamina/cuda/conv2d/preference.h"
 #include "lamina/cuda/kernels.h"
 #include "lamina/cuda/linear/kernels.h"
+#include "lamina/cuda/map/map.h"
 #include "lamina/cuda/runtime/cublas.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
@@ -159,6 +160,7 @@ constexpr Features of_element = reads::chain | reads::operands, of_codes = reads
                                                                            reads::float_bias | reads::sums;
 
 constexpr Kernel<LinearProblem> table[] = {
+    map_row<LinearProblem>,
     {"stream", linear_stream_takes, prepare_linear_stream, many_rows},
     {"mma", convolution_takes<mma::resident::takes>, prepare_convolution<mma::resident::prepare>,
      convolution_pays<narrow, preference::mma>, of_element},

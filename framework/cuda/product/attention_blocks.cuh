@@ -8,13 +8,13 @@ namespace lamina::cuda {
 /// stages (at most 69,632 bytes, dynamic); the next one comes by cp.async meanwhile where rows begin on 16 bytes
 /// (`aligned`), else it is copied element by element. The last one stops behind the last 16 positions that are seen,
 /// and a warp without rows computes nothing.
-template <int most, bool aligned, class T>
+template <int most, bool aligned, bool masked, class T>
 struct Blocks {
   static constexpr int warps = 4, threads = 32 * warps, block_rows = 16 * warps;
   static constexpr int positions = 128 / sizeof(T), stage_elements = 2 * positions * pitch<most, T>;
   static constexpr int bytes = 2 * stage_elements * static_cast<int>(sizeof(T));
   /// Blocks of a multiprocessor, without registers in local memory.
-  static constexpr int resident = (most == 64 ? 3 : 2) - (sizeof(T) == sizeof(float) ? 1 : 0);
+  static constexpr int resident = (most == 32 ? 4 : most == 64 ? 3 : 2) - (sizeof(T) == sizeof(float) ? 1 : 0);
   static_assert((positions & (positions - 1)) == 0, "a bit of the position names the stage");
   static_assert(block_rows <= 2 * positions, "queries pass through a stage");
 
@@ -44,19 +44,22 @@ struct Blocks {
     fill(0);
     ptx::copy_async_wait<1>();
     __syncthreads();
-    OwnRows<most, T> own(block, mask, block.first + warp * 16);
+    OwnRows<most, masked, T> own(block, mask, block.first + warp * 16);
     load_query<most>(own.query, queries + warp * 16 * pitch<most, T>, block.scale.negative);
     const bool idle = own.first >= rows.count;
     for (int position = 0; position < block.end; position += positions) {
+      Summands<positions / 8, T> summands;
+      own.template read_mask<positions>(summands, position);
       ptx::copy_async_wait<0>();
       __syncthreads();  // everybody's copies are there, and everybody is done with the other stage
       fill(position + positions);
       const T *const keys = stage_of(position), *const values = keys + positions * pitch<most, T>;
-      if (!block.scale.of_scores && position + positions <= block.whole_end) {
-        own.template attend<positions, threads, true>(true, position, positions / 16, keys, values, idle);
+      if (!masked && !block.scale.of_scores && position + positions <= block.whole_end) {
+        own.template attend<positions, threads, true>(true, position, positions / 16, keys, values, summands, idle);
       } else {
         const int left = block.end - position, sixteens = left >= positions ? positions / 16 : (left + 15) / 16;
-        own.template attend<positions, threads, false>(false, position, sixteens, keys, values, idle);
+        own.template attend<positions, threads, false>(false, position, sixteens, keys, values,
+                                                       summands, idle);
       }
     }
     __syncthreads();  // everybody is done with the keys, and outputs pass through their place
@@ -64,7 +67,7 @@ struct Blocks {
   }
 
   /// Writes 16 rows of outputs; with rows of whole chunks by way of shared memory [16, pitch] of the warp's own.
-  __device__ static void store_rows(T* output, const OwnRows<most, T>& own, T* shared) {
+  __device__ static void store_rows(T* output, const OwnRows<most, masked, T>& own, T* shared) {
     const AttentionRows& rows = own.block.rows;
     const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
 #pragma unroll

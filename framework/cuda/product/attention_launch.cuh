@@ -21,7 +21,13 @@ using Width = std::integral_constant<int, most>;
 /// Calls launch(Width, a null pointer of the element type).
 template <class Launch>
 void with_attention_types(DType dtype, const detail::AttentionExtents& e, const Launch& launch) {
-  const auto run = [&](auto* type) { max_depth(e) <= 64 ? launch(Width<64>(), type) : launch(Width<128>(), type); };
+  const auto run = [&](auto* type) {
+    const std::int64_t most = max_depth(e);
+    if constexpr (sizeof(*type) == 2) {  // of f32 narrow heads are too rare for kernels of their own
+      if (most <= 32) return launch(Width<32>(), type);
+    }
+    most <= 64 ? launch(Width<64>(), type) : launch(Width<128>(), type);
+  };
   with_element_type(dtype, run);
 }
 

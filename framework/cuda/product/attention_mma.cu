@@ -33,6 +33,8 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
   const Scale scale(static_cast<float>(e.scale), mask != nullptr);
+  const bool pairs = e.mask[3] == 1 && (e.mask[0] | e.mask[1] | e.mask[2]) % 2 == 0 &&
+                     reinterpret_cast<std::uintptr_t>(mask) % (2 * sizeof(T)) == 0;
   for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
     const AttentionRows rows(e, pair);
     const std::int64_t first = std::int64_t{blockIdx.x} * Share::block_rows;
@@ -44,7 +46,8 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
                 .first = first,
                 .here = static_cast<int>(min(rows.count - first, std::int64_t{Share::block_rows})),
                 .end = static_cast<int>(range.most),
-                .whole_end = static_cast<int>(range.least)},
+                .whole_end = static_cast<int>(range.least),
+                .mask_pairs = pairs},
                q, k + rows.at_position(e.k, 0), v + rows.at_position(e.v, 0), mask, output,
                reinterpret_cast<T*>(memory));
   }
@@ -84,8 +87,12 @@ std::unique_ptr<Operator> prepare_attention_mma(const AttentionProblem& problem,
                           const bool whole = has_chunks(output.dtype(), e) &&
                                              std::ranges::all_of(inputs.first(3), aligned) && aligned(output);
                           with_attention_types(output.dtype(), e, [&]<int most, class T>(Width<most>, T*) {
-                            whole ? launch<Blocks<most, true, T>, T>(e, inputs, output, execution.stream)
-                                  : launch<Blocks<most, false, T>, T>(e, inputs, output, execution.stream);
+                            const auto run = [&](auto* share) {
+                              launch<std::remove_pointer_t<decltype(share)>, T>(e, inputs, output, execution.stream);
+                            };
+                            if (!whole) return run(static_cast<Blocks<most, false, true, T>*>(nullptr));
+                            e.masked ? run(static_cast<Blocks<most, true, true, T>*>(nullptr))
+                                     : run(static_cast<Blocks<most, true, false, T>*>(nullptr));
                           });
                         });
 }
@@ -97,7 +104,7 @@ bool takes_attention_split(const AttentionProblem& problem, const Preparation& p
   const DType dtype = p.input().format.dtype;
   const auto aligned = [](const View& view) { return view.alignment % 16 == 0; };
   int bytes = 0;
-  with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) { bytes = Warps<most, T>::bytes; });
+  with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) { bytes = Warps<most, true, T>::bytes; });
   return has_chunks(dtype, e) && std::ranges::all_of(p.inputs, aligned) && std::ranges::all_of(p.outputs, aligned) &&
          bytes <= p.device.shared_bytes;
 }
@@ -115,7 +122,8 @@ std::unique_ptr<Operator> prepare_attention_split(const AttentionProblem& proble
                         [e = detail::attention_extents(problem, p)](Inputs inputs, std::span<Tensor> outputs,
                                                                     const Execution& execution) {
                           with_attention_types(outputs[0].dtype(), e, [&]<int most, class T>(Width<most>, T*) {
-                            launch<Warps<most, T>, T>(e, inputs, outputs[0], execution.stream);
+                            e.masked ? launch<Warps<most, true, T>, T>(e, inputs, outputs[0], execution.stream)
+                                     : launch<Warps<most, false, T>, T>(e, inputs, outputs[0], execution.stream);
                           });
                         });
 }

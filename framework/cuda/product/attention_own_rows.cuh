@@ -16,9 +16,10 @@ struct BlockRows {
   std::int64_t first;  // of them
   int here;            // how many exist
   int end, whole_end;  // behind what some row sees, and what all see
+  bool mask_pairs;     // the mask's neighbours, from an even position on, may be read together
 };
 
-template <int most, class T>
+template <int most, bool masked, class T>
 struct OwnRows {
   const BlockRows& block;
   const T* mask;
@@ -30,11 +31,27 @@ struct OwnRows {
   __device__ __forceinline__ OwnRows(const BlockRows& block_rows, const T* of_scores, std::int64_t first_row)
       : block(block_rows), mask(of_scores), first(first_row) {}
 
+  /// Reads what the mask adds to a tile's scores: early, as it comes from afar.
+  template <int positions>
+  __device__ __forceinline__ void read_mask(Summands<positions / 8, T>& summands, int position) const {
+    if constexpr (!masked) return;
+    const auto& e = block.rows.e;
+    const int left = static_cast<int>(e.positions) - position;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const std::int64_t row = first + static_cast<int>(threadIdx.x % 32) / 4 + 8 * h;
+      const bool added = mask != nullptr && row < block.rows.count;
+      load_summands(summands, h, added ? mask + block.rows.mask(row) + position * e.mask[3] : nullptr, added ? left : 0,
+                    e.mask[3], block.mask_pairs);
+    }
+  }
+
   /// Goes on over the first `sixteens` times 16 of a tile's `positions`. `whole`: every row sees all of them;
-  /// `finite` as in Softmax. All `threads` that copied the tile are to call this, those that are `idle` too.
+  /// `finite` as in Softmax; `summands`: of read_mask. All `threads` that copied the tile are to call this, those that
+  /// are `idle` too.
   template <int positions, int threads, bool finite>
   __device__ __forceinline__ void attend(bool whole, int position, int sixteens, const T* keys, const T* values,
-                                         bool idle = false) {
+                                         const Summands<positions / 8, T>& summands, bool idle = false) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     // 16 bits take a product with what is not finite, unless somebody does not see it.
     const bool unseen = !whole && min(position + positions, static_cast<int>(block.rows.e.positions)) > block.whole_end;
@@ -44,7 +61,8 @@ struct OwnRows {
     score<most>(scores, query, keys, sixteens);
     int seen[2] = {positions, positions};
     if (!whole) {
-      mask_scores(scores, block.rows, first + lane / 4, mask, position, block.scale.scores, 2 * sixteens, seen);
+      mask_scores<masked, positions / 8, T>(scores, block.rows, first + lane / 4, summands, position, block.scale.scores,
+                                    2 * sixteens, seen);
     }
     softmax.template weigh<finite>(scores, outputs, block.scale.unit, 2 * sixteens);
     if (ragged) {

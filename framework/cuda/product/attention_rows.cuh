@@ -10,6 +10,7 @@ namespace lamina::cuda {
 struct AttentionRows {
   std::int64_t image, group;
   std::int64_t heads, count;  // of the pair, and how many rows they have
+  std::int64_t mask_image;    // the image's own among those of the mask
   const detail::AttentionExtents& e;
 
   __device__ AttentionRows(const detail::AttentionExtents& extents, std::int64_t pair)
@@ -17,6 +18,7 @@ struct AttentionRows {
         group(pair % extents.groups),
         heads(extents.heads / extents.groups),
         count(heads * extents.length),
+        mask_image(image % extents.mask_images),
         e(extents) {}
 
   /// The positions [0, this) that a row sees; 0 for a row that does not exist.
@@ -49,7 +51,7 @@ struct AttentionRows {
   }
   /// Where the mask of a row begins.
   __device__ std::int64_t mask(std::int64_t row) const {
-    return at({0, e.mask[1], e.mask[2]}, row) + image % e.mask_images * e.mask[0];
+    return at({0, e.mask[1], e.mask[2]}, row) + mask_image * e.mask[0];
   }
 };
 

@@ -64,30 +64,55 @@ struct Softmax {
   }
 };
 
-/// Scores times `scale`, with the mask, and -Inf for what is not seen, of 16 rows of which `first` and `first` + 8 are
-/// this thread's; how much of the tile at `position` these see.
+/// What is added to a thread's scores of a tile, by row: pairs of neighbours.
+template <int eights, class T>
+using Summands = Pack<T, 2>[eights][2];
+
+/// Those of a row's first `left` positions, `step` apart; 0 for others. `pairs`: two begin on the bytes of both.
 template <int max_eights, class T>
-__device__ inline void mask_scores(Scores<max_eights>& scores, const AttentionRows& rows, std::int64_t first,
-                                   const T* mask, int position, float scale, int eights, int (&seen)[2]) {
+__device__ __forceinline__ void load_summands(Summands<max_eights, T>& summands, int h, const T* from, int left,
+                                              std::int64_t step, bool pairs) {
+  const int first = static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < max_eights; ++i) {
+    const int column = 8 * i + first;
+    Pack<T, 2>& pair = summands[i][h];
+    pair = {T(0.0f), T(0.0f)};
+    if (pairs) {
+      if (column + 1 < left) {
+        pair = *reinterpret_cast<const Pack<T, 2>*>(from + column);
+      } else if (column < left) {
+        pair.values[0] = from[column];
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (column + j < left) pair.values[j] = from[(column + j) * step];
+      }
+    }
+  }
+}
+
+/// Scores times `scale`, with what is added to them, and -Inf for what is not seen, of 16 rows of which `first` and
+/// `first` + 8 are this thread's; how much of the tile at `position` these see.
+template <bool masked, int max_eights, class T>
+__device__ __forceinline__ void mask_scores(Scores<max_eights>& scores, const AttentionRows& rows, std::int64_t first,
+                                            const Summands<max_eights, T>& summands, int position, float scale,
+                                            int eights, int (&seen)[2]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const std::int64_t row = first + 8 * h, left = rows.seen(row) - position, step = rows.e.mask[3];
+    const std::int64_t left = rows.seen(first + 8 * h) - position;
     seen[h] = left < 0 ? 0 : left < 8 * max_eights ? static_cast<int>(left) : 8 * max_eights;
-    const T* const summand = mask == nullptr || row >= rows.count ? nullptr : mask + rows.mask(row) + position * step;
 #pragma unroll
     for (int i = 0; i < max_eights; ++i) {
       if (i >= eights) break;
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const int column = 8 * i + lane % 4 * 2 + j;
         float& s = scores[i][2 * h + j];
         s *= scale;
-        if (column >= seen[h]) {
-          s = -INFINITY;
-        } else if (summand != nullptr) {
-          s += to_f32(summand[column * step]);
-        }
+        if constexpr (masked) s += to_f32(summands[i][h].values[j]);
+        if (8 * i + lane % 4 * 2 + j >= seen[h]) s = -INFINITY;
       }
     }
   }

@@ -9,7 +9,7 @@ namespace lamina::cuda {
 /// warps' sums meet there, and are added in the order of the warps, each brought to the largest score of all. Warps
 /// multiply 16 positions at a time, and no more, because what runs once or twice has to be read from L2 first.
 /// Precondition: rows of whole chunks of 16 bytes.
-template <int most, class T>
+template <int most, bool masked, class T>
 struct Warps {
   static constexpr int warps = 8, threads = 32 * warps, block_rows = 16;
   static constexpr int share = 64 / sizeof(T);  // positions that a warp copies at a time
@@ -19,7 +19,7 @@ struct Warps {
   static constexpr int stage_elements = 2 * share * pitch<most, T>;
   static constexpr int stage_floats = stage_elements * static_cast<int>(sizeof(T)) / 4;
   static constexpr int bytes = static_cast<int>(sizeof(T)) * (block_rows * pitch<most, T> + warps * stage_elements);
-  static constexpr int resident = most == 64 ? 2 : 1;
+  static constexpr int resident = most <= 64 ? 2 : 1;
 
   __device__ __forceinline__ static void run(const BlockRows& block, const T* q, const T* k, const T* v, const T* mask,
                                              T* output, T* queries) {
@@ -34,7 +34,7 @@ struct Warps {
         return row < block.here ? rows.at(e.q, block.first + row) : 0;
       });
     }
-    OwnRows<most, T> own(block, mask, block.first);
+    OwnRows<most, masked, T> own(block, mask, block.first);
 #pragma unroll 1
     for (int begin = warp * share; begin < block.end || begin < warps * share; begin += warps * share) {
       const int left = static_cast<int>(e.positions) - begin;
@@ -56,8 +56,10 @@ struct Warps {
 #pragma unroll 1
       for (int at = 0; at < min(share, block.end - begin); at += positions) {
         const bool whole = !block.scale.of_scores && begin + at + positions <= block.whole_end;
+        Summands<positions / 8, T> summands;
+        own.template read_mask<positions>(summands, begin + at);
         own.template attend<positions, 32, false>(whole, begin + at, 1, keys + at * pitch<most, T>,
-                                                  values + at * pitch<most, T>);
+                                                  values + at * pitch<most, T>, summands);
       }
     }
     __syncwarp();  // the warp is done with its keys and values
@@ -73,7 +75,7 @@ struct Warps {
   }
 
   /// Leaves a warp's sums in its stage.
-  __device__ static void leave_sums(float* stage, const OwnRows<most, T>& own) {
+  __device__ static void leave_sums(float* stage, const OwnRows<most, masked, T>& own) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     float* const largest = stage + block_rows * most;
 #pragma unroll
@@ -103,7 +105,8 @@ struct Warps {
     for (int distance = warps / 2; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffffu, total, distance);
     factor *= total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
 #pragma unroll
-    for (int column = 2 * lane; column < most; column += 64) {
+    for (int first = 0; first < most; first += 64) {  // all lanes, as they exchange factors
+      const int column = min(first + 2 * lane, most - 2);
       float2 sum = {0.0f, 0.0f};
 #pragma unroll
       for (int w = 0; w < warps; ++w) {
@@ -111,7 +114,7 @@ struct Warps {
         const float of_warp = __shfl_sync(0xffffffffu, factor, w);
         sum.x += of_warp * part.x, sum.y += of_warp * part.y;
       }
-      if (column < width) store_pair(output + column, sum.x, sum.y);
+      if (first + 2 * lane < width) store_pair(output + column, sum.x, sum.y);
     }
   }
 };

@@ -20,6 +20,9 @@ std::optional<MapProblem> map_of(const ReduceProblem& problem, const Preparation
 std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& preparation);
 std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparation& preparation);
 std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& preparation);
+/// Of pixels, or rows, with a few channels, input and output: talking heads, changes of colours.
+std::optional<MapProblem> map_of(const ConvProblem& problem, const Preparation& preparation);
+std::optional<MapProblem> map_of(const LinearProblem& problem, const Preparation& preparation);
 
 /// One for each of the operands, which writes its part of the result.
 std::vector<MapProblem> maps_of(const ConcatProblem& problem, const Preparation& preparation);

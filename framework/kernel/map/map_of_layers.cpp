@@ -1,9 +1,11 @@
-// Norms, softmax and pooling as Maps.
+// Norms, softmax, pooling and products of a few channels as Maps.
 
 #include <limits>
 
+#include "lamina/kernel/map/compose.h"
 #include "lamina/kernel/map/parts.h"
 #include "lamina/kernel/rules/norm_rules.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina {
 
@@ -114,6 +116,69 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
   if (!largest) y = map.function(Pointwise::div, y, map.number(g.kernel_height * g.kernel_width));
   map.store(y, {.array = 0, .dtype = p.output().format.dtype, .strides = {to[0], to[1], to[2], to[3], 0, 0}});
   return map;
+}
+
+namespace {
+
+bool is_plain(const Tensor& weight, const Epilogue& epilogue, const EightBitWeights& eight, const Preparation& p) {
+  return weight.defined() && !eight.defined() && !epilogue.pool && !is_empty(p) && !p.has_codes() &&
+         has_activations(p) && p.input().format.dtype == storage_type(p.precision) &&
+         p.input().format.layout == p.output().format.layout;  // it is not to turn what nobody wants turned
+}
+
+/// The product of rows of `in` channels; those are axis `channel` of the operand and of the result. [out, in] weights.
+MapProblem product_of_few(int in, int out, std::size_t channel, const Tensor& weight, const Tensor& bias,
+                          const Epilogue& epilogue, const Preparation& p) {
+  MapProblem map{.extents = axes_of(p.output().shape)};
+  const std::size_t terms = map.extents.size();
+  map.reduced = 1u << terms;
+  map.extents.push_back(in);
+  const auto view = [](const View& of, int array) {
+    MapView result = as_it_is(of, array);
+    result.strides.push_back(0);
+    return result;
+  };
+  MapAxes by_filter(terms + 1), by_weight(terms + 1);
+  by_filter[channel] = by_weight[channel] = 1, by_weight[terms] = out;
+  const auto parameter = [&](Tensor values, const MapAxes& strides) {
+    map.parameters.push_back(std::move(values));
+    return map.load({.array = static_cast<int>(p.inputs.size() + map.parameters.size()) - 1, .strides = strides});
+  };
+  const Tensor rounded = weight.to(storage_type(p.precision)).to(DType::f32);
+  Tensor turned({in, out});  // filters side by side, as results are
+  for (int i = 0; i < in * out; ++i)
+    turned.values<float>()[static_cast<std::size_t>(i)] =
+        rounded.values<float>()[static_cast<std::size_t>(i % out * in + i / out)];
+  MapView rows = view(p.input(), 0);
+  std::swap(rows.strides[channel], rows.strides[terms]);
+  const int x = map.load(rows), w = parameter(turned, by_weight);
+  int y = map.reduce(MapReduction::sum, map.function(Pointwise::mul, x, w));
+  if (bias.defined()) y = map.function(Pointwise::add, y, parameter(bias, by_filter));
+  y = chained(map, epilogue.chain, y,
+              [&](int input) { return map.load(view(p.inputs[static_cast<std::size_t>(input)], input)); });
+  map.store(y, view(p.output(), 0));
+  return unrolled(map, detail::few_channels);
+}
+
+}  // namespace
+
+std::optional<MapProblem> map_of(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  if (!detail::is_of_few_channels(g) || problem.scaled ||
+      !is_plain(problem.weight, problem.epilogue, problem.eight, p)) {
+    return std::nullopt;
+  }
+  return product_of_few(g.in_channels, g.out_channels, 1, problem.weight, problem.bias, problem.epilogue, p);
+}
+
+std::optional<MapProblem> map_of(const LinearProblem& problem, const Preparation& p) {
+  if (std::max(problem.in, problem.out) > detail::few_channels ||
+      !is_plain(problem.weight, problem.epilogue, problem.eight, p)) {
+    return std::nullopt;
+  }
+  const std::size_t rank = p.output().shape.rank();
+  if (p.input().shape.rank() != rank) return std::nullopt;
+  return product_of_few(problem.in, problem.out, rank - 1, problem.weight, problem.bias, problem.epilogue, p);
 }
 
 }  // namespace lamina

@@ -13,6 +13,13 @@ inline bool is_of_pixels(const ConvGeometry& g) {
          g.padding_height == 0 && g.padding_width == 0;
 }
 
+/// So few channels are no work for tensor cores: a Map multiplies them (kernel/map/map_of.h), in the layout at hand.
+inline constexpr int few_channels = 8;
+
+inline bool is_of_few_channels(const ConvGeometry& g) {
+  return is_of_pixels(g) && g.groups == 1 && g.in_channels <= few_channels && g.out_channels <= few_channels;
+}
+
 /// Windows that lie side by side and cover whole rows and columns of the image: patches, as vision transformers begin.
 inline bool is_patches(const ConvGeometry& g) {
   const auto side_by_side = [](int in, int kernel, int stride, int padding, int dilation) {

@@ -94,6 +94,9 @@ TEST(MapOf, FunctionsAndMoves) {
   expect_is_map(AffineProblem{.scale = scale, .shift = shift, .epilogue = {.chain = {{Pointwise::relu}}}}, {x},
                 x.shape());
   expect_is_map(ConversionProblem{}, {x}, x.shape(), DType::f16);
+  const ConvGeometry g = {2, 3, 20, 28, 5, 20, 28, 1, 1};
+  expect_is_map(ConvProblem{.geometry = g, .weight = draw_floats({5, 3, 1, 1}, 13), .bias = draw_floats({5}, 14)},
+                {draw_floats({2, 3, 20, 28}, 15)}, {2, 5, 20, 28});
   for (const DType dtype : {DType::f32, DType::f16, DType::u8, DType::boolean, DType::f64, DType::i64}) {
     const Tensor moved = draw_any({6, 40, 24}, 12, dtype);
     expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {24, 1}, {40, 24}}}, {moved}, {6, 24, 40}, dtype);

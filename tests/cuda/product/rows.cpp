@@ -43,10 +43,12 @@ std::vector<Example<AttentionProblem>> attention() {
       example(true, 4, 2, 19, 37, 32, 32, {.scale = 0.17}),
       example(true, 1, 1, 65, 129, 64, 64, {.scale = 0.125, .causal = true, .past = 64}),
       example(true, 1, 1, 9, 40, 3, 5, {.scale = 0.5}),
-      example(true, 2, 2, 20, 81, 96, 96, {.scale = 0.1}),
+      example(true, 2, 2, 20, 82, 96, 96, {.scale = 0.1}),
   };
-  examples.push_back(examples[1]);
-  examples.back().inputs.push_back(draw_floats({19, 37}, 4));
+  for (const auto& [unmasked, mask] : {std::pair<std::size_t, Shape>{1, {19, 37}}, {4, {2, 20, 82}}}) {
+    examples.push_back(examples[unmasked]);
+    examples.back().inputs.push_back(draw_floats(mask, 4));
+  }
   return examples;
 }
 

@@ -134,5 +134,66 @@ TEST_P(CudaStrides, HalvesOfAGatedUnitAreReadWhereTheyLie) {
   }
 }
 
+/// Linear attention: queries times (keys times values), and times the sum of the keys.
+Value linear_attention(Builder& b, std::int64_t length, std::int64_t depth) {
+  std::vector<Value> qkv;
+  for (const char* name : {"q", "k", "v"}) qkv.push_back(b.op("Relu", {b.g.input(name, {batch, 2, length, depth})}));
+  Tensor pads({8}, DType::i64), ends({3}, DType::i64);
+  std::ranges::fill(pads.values<std::int64_t>(), 0);
+  pads.values<std::int64_t>()[7] = 1;
+  const Value one = b.constant(Tensor::from(std::vector{1.0f}, Shape{}));
+  const Value padded = b.op("Pad", {qkv[2], b.constant(pads), one});
+  const Value mixed = b.op("MatMul", {qkv[0], b.op("MatMul", {b.transposed(qkv[1], {0, 1, 3, 2}), padded})});
+  const auto part = [&](std::int64_t first, std::int64_t end) {
+    std::vector<Value> slice = {mixed};
+    for (const std::int64_t i : {first, end, std::int64_t{3}}) {
+      slice.push_back(b.constant(Tensor::from(std::vector{i}, {1})));
+    }
+    return b.op("Slice", slice);
+  };
+  const Value least = b.constant(Tensor::from(std::vector{1e-6f}, Shape{}));
+  return b.op("Div", {part(0, depth), b.op("Add", {part(depth, depth + 1), least})});
+}
+
+/// Its sums leave f16: 196 products of keys and values of up to 60 are above 65,504.
+TEST_P(CudaStrides, ProductsOfProductsStayF32) {
+  Builder b;
+  b.g.output(linear_attention(b, 196, 16));
+  std::vector<Tensor> inputs;
+  for (unsigned i = 0; i < 3; ++i) {
+    inputs.push_back(test::random_tensor({images, 2, 196, 16}, i));
+    for (float& x : inputs.back().values<float>()) x = std::abs(x) * 60;
+  }
+  const auto answers = [&](const CompileOptions& options) {
+    Plan plan = b.g.compile(options);
+    return plan.run(std::span<const Tensor>(inputs))[0].clone();
+  };
+  const Tensor expected = answers({.batch = images}),
+               found = answers({.device = gpu(), .batch = images, .precision = Precision::fp16});
+  for (std::size_t i = 0; i < expected.values<float>().size(); ++i) {
+    const float want = expected.values<float>()[i];
+    ASSERT_NEAR(found.values<float>()[i], want, 4e-3f * want);
+  }
+}
+
+/// 195 filters of which moves take the parts are 200, of which five are zero; four channels are no work for mma.sync.
+TEST(StridesOnAnyGpu, OddFiltersAndFewChannels) {
+  Builder b;
+  const Value x = b.g.input("x", {batch, 196, 96}), wide = b.linear(x, 96, 195, 3);
+  for (const auto& [first, end] : {std::pair{0, 96}, {96, 192}, {192, 195}}) {
+    std::vector<Value> slice = {wide};
+    for (const std::int64_t i : {first, end, 2}) slice.push_back(b.constant(Tensor::from(std::vector{i}, {1})));
+    b.g.output(b.op("Slice", slice));
+  }
+  const Value scores = b.g.input("scores", {batch, 4, 196, 196});
+  b.g.output(b.g.add("mixing", Conv2d({.in = 4, .out = 4, .kernel = 1}), scores));
+  test::randomize(b.g);
+  CompileOptions options = {.device = Device::cuda(), .batch = images, .precision = Precision::fp16};
+  options.description = test::h200();
+  const std::string summary = b.g.plan_summary(options);
+  EXPECT_NE(summary.find("channels_last"), std::string::npos) << summary;
+  EXPECT_EQ(summary.find("mma ("), std::string::npos) << summary;
+}
+
 }  // namespace
 }  // namespace lamina

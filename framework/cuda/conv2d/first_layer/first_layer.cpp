@@ -7,6 +7,7 @@
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/short_finish.h"
 #include "lamina/kernel/finding.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::first_layer {
 namespace {
@@ -33,6 +34,8 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const auto stored = [&](const View& view) {
     return view.format.dtype == DType::f32 || view.format.dtype == storage_type(p.precision);
   };
+  if (lamina::detail::is_of_few_channels(problem.geometry) && p.input().format.layout != p.output().format.layout)
+    return false;
   if (!p.device.wgmma || !stored(p.input()) || !stored(p.output()) || !slices_fit(problem, p)) return false;
   if (!is_short(problem.epilogue, p.output().format.dtype) || !expressible(problem.geometry)) {
     return false;
