@@ -34,7 +34,7 @@ EVERY_BUILD = {
     "framework/graph": 1_420,  # what scores are, inputs with a value, what photographs the ready-made networks take
     "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
     "framework/kernel/map": 917,  # what a Map is, which problems are Maps, and two of them as one; products of few channels
-    "framework/kernel": 2_610,  # what of a problem each kernel reads, by construction
+    "framework/kernel": 2_615,  # what of a problem each kernel reads, by construction
     "framework/layers": 1_402,
     "framework/module": 459,
     "framework/ops": 3_500,
@@ -49,10 +49,11 @@ LEFT_OUT = {
     "framework/onnx": 2_203,  # ops of several outputs are written
     "framework/quantize": 946,
 }
-TESTS = {"tests": 31_500, "tests/cuda/map": 1_235}
+TESTS = {"tests": 31_550, "tests/cuda/map": 1_240}  # linear attention, odd filters, few channels; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
-# has. It is beyond that by 1,100: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet.
-TABLES = ((EVERY_BUILD, 56_810), (LEFT_OUT, 4_340), (TESTS, 33_050))
+# has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
+# 290 lines are of "Attention, small products and eight bits", which allows 700.
+TABLES = ((EVERY_BUILD, 57_090), (LEFT_OUT, 4_340), (TESTS, 33_115))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

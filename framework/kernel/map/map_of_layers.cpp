@@ -164,7 +164,7 @@ MapProblem product_of_few(int in, int out, std::size_t channel, const Tensor& we
 
 std::optional<MapProblem> map_of(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!detail::is_of_few_channels(g) || problem.scaled ||
+  if (!detail::is_of_few_channels(g) || problem.scaled() ||
       !is_plain(problem.weight, problem.epilogue, problem.eight, p)) {
     return std::nullopt;
   }
