@@ -181,9 +181,6 @@ for arguments in --help no-such-photo.jpg; do
     test "$status" -eq "$([ "$arguments" = --help ] && echo 0 || echo 1)"
   check "demo.sh $arguments builds nothing" test "$(grep -c 'built something' demo.txt)" -eq 0
 done
-for target in $(sed -n 's/^ *install(TARGETS \([a-z_]*\).*/\1/p' "$source/cmake/LaminaInstall.cmake"); do
-  check "cmake --install straight after demo.sh: it builds $target" grep -qE -- "--target .*\b$target\b" "$source/scripts/demo.sh"
-done
 check 'demo.sh names the photograph' grep -q 'no-such-photo.jpg' demo.txt
 
 finish

@@ -58,8 +58,7 @@ struct Blocks {
         own.template attend<positions, threads, true>(true, position, positions / 16, keys, values, summands, idle);
       } else {
         const int left = block.end - position, sixteens = left >= positions ? positions / 16 : (left + 15) / 16;
-        own.template attend<positions, threads, false>(false, position, sixteens, keys, values,
-                                                       summands, idle);
+        own.template attend<positions, threads, false>(false, position, sixteens, keys, values, summands, idle);
       }
     }
     __syncthreads();  // everybody is done with the keys, and outputs pass through their place

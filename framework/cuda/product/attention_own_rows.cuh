@@ -61,8 +61,8 @@ struct OwnRows {
     score<most>(scores, query, keys, sixteens);
     int seen[2] = {positions, positions};
     if (!whole) {
-      mask_scores<masked, positions / 8, T>(scores, block.rows, first + lane / 4, summands, position, block.scale.scores,
-                                    2 * sixteens, seen);
+      mask_scores<masked, positions / 8, T>(scores, block.rows, first + lane / 4, summands, position,
+                                            block.scale.scores, 2 * sixteens, seen);
     }
     softmax.template weigh<finite>(scores, outputs, block.scale.unit, 2 * sixteens);
     if (ragged) {

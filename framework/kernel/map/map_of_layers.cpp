@@ -120,9 +120,9 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
 
 namespace {
 
-bool is_plain(const Tensor& weight, const Epilogue& epilogue, const EightBitWeights& eight, const Preparation& p) {
-  return weight.defined() && !eight.defined() && !epilogue.pool && !is_empty(p) && !p.has_codes() &&
-         has_activations(p) && p.input().format.dtype == storage_type(p.precision) &&
+bool is_plain(const Epilogue& epilogue, const EightBitWeights& eight, const Preparation& p) {
+  return !eight.defined() && !epilogue.pool && !is_empty(p) && !p.has_codes() && has_activations(p) &&
+         p.input().format.dtype == storage_type(p.precision) &&
          p.input().format.layout == p.output().format.layout;  // it is not to turn what nobody wants turned
 }
 
@@ -144,7 +144,7 @@ MapProblem product_of_few(int in, int out, std::size_t channel, const Tensor& we
     map.parameters.push_back(std::move(values));
     return map.load({.array = static_cast<int>(p.inputs.size() + map.parameters.size()) - 1, .strides = strides});
   };
-  const Tensor rounded = weight.to(storage_type(p.precision)).to(DType::f32);
+  const Tensor rounded = weight.defined() ? weight.to(storage_type(p.precision)).to(DType::f32) : Tensor({out, in});
   Tensor turned({in, out});  // filters side by side, as results are
   for (int i = 0; i < in * out; ++i)
     turned.values<float>()[static_cast<std::size_t>(i)] =
@@ -164,16 +164,14 @@ MapProblem product_of_few(int in, int out, std::size_t channel, const Tensor& we
 
 std::optional<MapProblem> map_of(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!detail::is_of_few_channels(g) || problem.scaled() ||
-      !is_plain(problem.weight, problem.epilogue, problem.eight, p)) {
+  if (!detail::is_of_few_channels(g) || problem.scaled() || !is_plain(problem.epilogue, problem.eight, p)) {
     return std::nullopt;
   }
   return product_of_few(g.in_channels, g.out_channels, 1, problem.weight, problem.bias, problem.epilogue, p);
 }
 
 std::optional<MapProblem> map_of(const LinearProblem& problem, const Preparation& p) {
-  if (std::max(problem.in, problem.out) > detail::few_channels ||
-      !is_plain(problem.weight, problem.epilogue, problem.eight, p)) {
+  if (std::max(problem.in, problem.out) > detail::few_channels || !is_plain(problem.epilogue, problem.eight, p)) {
     return std::nullopt;
   }
   const std::size_t rank = p.output().shape.rank();

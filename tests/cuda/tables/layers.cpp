@@ -30,6 +30,8 @@ const std::vector<Layer> convolutions = {
     {conv("3x21x9 -> 24, k 3, s 2"), true},
     {conv("n2 64x8x8 -> 32")},
     {conv("72x5x7 -> 40"), true},
+    {conv("n2 4x16x16 -> 8")},
+    {conv("3x9x7 -> 5"), true},
 };
 
 /// Of one pixel: rows, in, out.
@@ -37,6 +39,7 @@ const std::vector<Layer> linears = {
     {conv("256x1x1 -> 64")},          {conv("n8 256x1x1 -> 128")},      {conv("n40 128x1x1 -> 64")},
     {conv("264x1x1 -> 77"), true},    {conv("n3 264x1x1 -> 77"), true}, {conv("n3 33x1x1 -> 5"), true},
     {conv("n37 72x1x1 -> 40"), true}, {conv("n37 33x1x1 -> 77"), true}, {conv("n3 48x1x1 -> 77"), true},
+    {conv("n64 8x1x1 -> 8")},         {conv("n37 5x1x1 -> 3"), true},
 };
 
 /// What follows takes turns: nothing, a ReLU, chains, some with another operand.
