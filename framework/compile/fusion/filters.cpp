@@ -57,8 +57,9 @@ class Filters : Dataflow {
       if (auto conv = convolution(op, op.inputs.size())) {
         const bool one_group = conv->geometry.groups == 1;
         if (one_group) fill(op, *conv, 1, conv->geometry.out_channels);
-      } else if (auto linear = problem_of<LinearProblem>(op); linear && !linear->eight.defined()) {
-        fill(op, *linear, -1, linear->out);
+      } else if (auto linear = problem_of<LinearProblem>(op)) {
+        const bool of_rows = extent(op.inputs[0], -1) == linear->in;  // no image that it makes a row of
+        if (of_rows && !linear->eight.defined()) fill(op, *linear, -1, linear->out);
       }
     }
     finish();
