@@ -65,10 +65,14 @@ class Ranges : Dataflow {
 
   /// This value, and what it is made of, from the first product on.
   void keep(int value) {
-    if (factors_[index(value)] == 0 || program_.value(value).keeps_f32) return;
-    program_.value(value).keeps_f32 = true;
-    const Operation& op = *computes(value);
-    for (const int input : op.inputs) keep(input);
+    for (std::vector<int> left = {value}; !left.empty();) {
+      const int next = left.back();
+      left.pop_back();
+      if (factors_[index(next)] == 0 || program_.value(next).keeps_f32) continue;
+      program_.value(next).keeps_f32 = true;
+      const std::vector<int>& inputs = computes(next)->inputs;
+      left.insert(left.end(), inputs.begin(), inputs.end());
+    }
   }
 
   std::vector<int> factors_;  // of a value: how many products of what a run computes it has been through
