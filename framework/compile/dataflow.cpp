@@ -52,14 +52,18 @@ Program::Operation Dataflow::operation_of(const std::string& name, std::shared_p
   return op;
 }
 
-Program::Operation Dataflow::move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape) {
+std::pair<MoveProblem, int> Dataflow::composed_move(int value, MoveProblem problem) const {
   const Operation* const before = computes(value);
   if (before != nullptr && !before->view && before->inputs.size() == 1) {
     const auto first = problem_of<MoveProblem>(*before);
-    if (auto both = first ? composed(problem, *first) : std::nullopt) problem = *both, value = before->inputs[0];
+    if (auto both = first ? composed(problem, *first) : std::nullopt) return {*std::move(both), before->inputs[0]};
   }
-  return operation_of(name, std::make_shared<Fixed<MoveProblem>>(std::move(problem), shape, DType::f32), {value},
-                      shape);
+  return {std::move(problem), value};
+}
+
+Program::Operation Dataflow::move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape) {
+  const auto [move, source] = composed_move(value, std::move(problem));
+  return operation_of(name, std::make_shared<Fixed<MoveProblem>>(move, shape, DType::f32), {source}, shape);
 }
 
 void Dataflow::enter(const std::vector<int>& values, int reader) {

@@ -83,7 +83,9 @@ class Dataflow {
   /// An operation that computes a new value of that shape; both are called so.
   Operation operation_of(const std::string& name, std::shared_ptr<const Module> module, std::vector<int> inputs,
                          const Shape& shape);
-  /// One that moves elements of a value, or of what that was moved from.
+  /// A move of a value's elements, as one of what that was moved from, if it was.
+  std::pair<MoveProblem, int> composed_move(int value, MoveProblem problem) const;
+  /// An operation that does so.
   Operation move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape);
   /// Another operation in the place of one. What nobody reads then reads nothing itself.
   void replace(Operation& op, Operation by);

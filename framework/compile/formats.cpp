@@ -44,6 +44,12 @@ class Negotiator {
   using Operation = Program::Operation;
 
   std::vector<Format> formats_of(int value) const { return formats(program_.value(value), options_); }
+  /// In which an operation may store what it computes, of some.
+  std::vector<Format> as_kept(const Operation& op, std::vector<Format> some) const {
+    if (program_.value(op.output).keeps_f32) std::erase_if(some, [](Format f) { return f.dtype != DType::f32; });
+    return some;
+  }
+  std::vector<Format> output_formats(const Operation& op) const { return as_kept(op, formats_of(op.output)); }
   /// How the caller wants an output.
   Format as_asked(int value) const { return format_of_input(program_.value(value), options_.output_format); }
   /// As `Plan::activation` shows it.
@@ -59,13 +65,11 @@ class Negotiator {
     for (const int input : op.inputs) {
       const bool floats = program_.value(input).format.dtype == DType::f32;
       if (of_codes && program_.value(input).constant.defined()) continue;
-      Program::Value value = program_.value(input);
-      value.keeps_f32 = false;  // what reads it may be given it in another type
-      std::vector<Format> some = formats(value, options_);
+      std::vector<Format> some = formats_of(input);
       if ((some.size() == 1 && !floats) || (of_floats && !floats)) continue;
       if (some.size() > most.size() || floats > of_floats) most = std::move(some), of_floats = floats;
     }
-    if (program_.value(op.output).keeps_f32) std::erase_if(most, [](Format f) { return f.dtype != DType::f32; });
+    most = as_kept(op, std::move(most));
     return most.empty() ? formats_of(op.inputs[0]) : most;
   }
   Format& wished(int value) { return wished_[static_cast<std::size_t>(value)]; }
@@ -125,7 +129,7 @@ class Negotiator {
     }
     if (best != nullptr) return *best;
     for (const Format input : inputs) {
-      for (const Format output : formats_of(op.output)) {
+      for (const Format output : output_formats(op)) {
         if (views.are_taken(input, output)) return input;
       }
     }
@@ -138,7 +142,7 @@ class Negotiator {
     op.input_format = input_formats(op).back();
     Format best_output = {.dtype = program_.value(op.output).format.dtype};
     for (const Format input : input_formats(op)) {
-      for (const Format output : formats_of(op.output)) {
+      for (const Format output : output_formats(op)) {
         const std::size_t before = converted_operands(op, input);
         std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
         cost += op.module->extra_bytes(views.with(input, output));
@@ -235,9 +239,7 @@ std::vector<Format> formats(const Program::Value& value, const CompileOptions& o
   std::vector<DType> types = {value.format.dtype};
   const bool floats = types[0] == DType::f32;
   if (!floats && !value.quantization.defined()) return {{.dtype = types[0]}};
-  if (const DType stored = storage_type(options.precision); floats && stored != types[0] && !value.keeps_f32) {
-    types.insert(types.begin(), stored);
-  }
+  if (const DType type = storage_type(options.precision); floats && type != types[0]) types.insert(types.begin(), type);
   std::vector<Format> result;
   for (const DType type : types) {
     if (value.shape.rank() == 4) result.push_back({type, Layout::nhwc});

@@ -59,7 +59,8 @@ class Filters : Dataflow {
         if (one_group) fill(op, *conv, 1, conv->geometry.out_channels);
       } else if (auto linear = problem_of<LinearProblem>(op)) {
         const bool of_rows = extent(op.inputs[0], -1) == linear->in;  // no image that it makes a row of
-        if (of_rows && !linear->eight.defined()) fill(op, *linear, -1, linear->out);
+        const int last = static_cast<int>(shape(op.output).rank()) - 1;
+        if (of_rows && !linear->eight.defined()) fill(op, *linear, last, linear->out);
       }
     }
     finish();
@@ -78,7 +79,7 @@ class Filters : Dataflow {
     Shape after = before;
     after.set(dim, more);
     std::int64_t inner = 1;
-    for (int d = dim < 0 ? 0 : dim + 1; d < static_cast<int>(before.rank()) && dim >= 0; ++d) inner *= before[d];
+    for (int d = dim + 1; d < static_cast<int>(before.rank()); ++d) inner *= before[d];
     std::vector<std::pair<int, MoveProblem>> moves;
     for (const int reader : readers(op.output)) {
       const Operation& move = operation(reader);

@@ -179,7 +179,7 @@ class Joining : Dataflow {
     return map.reduced == 0 && map.nodes.size() <= cheap_nodes && read <= bytes + bytes / small_part;
   }
 
-  /// Each element of what is between them is computed once, or little is and cheaply.
+  /// Each element of what is between them is computed once, or only moved, or little is computed and cheaply.
   static bool pays(const std::vector<MapProblem>& first, const MapProblem& second) {
     for (const MapView& view : second.loads) {
       if (view.array != gone) continue;

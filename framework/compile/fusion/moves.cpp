@@ -225,15 +225,14 @@ class Moves : Dataflow {
     if (bias) conv->set_bias(linear->bias());
     const std::int64_t n = image.shape[0], h = image.shape[2], w = image.shape[3];
     const Shape before = {n, in, h, w};
-    const Operation move = move_from(product->name, product->inputs[0],
-                                     {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}}, before);
+    const auto [move, from] =
+        composed_move(product->inputs[0], {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}});
+    // An image that was turned to rows for this layer alone is read as it was.
     const View view = {.shape = before};
-    const MoveProblem moves = *problem_of<MoveProblem>(move);
-    int moved = move.inputs[0];  // an image that was turned to rows for this layer alone
-    if (shape(moved) != before || !is_still(moves, {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = {}})) {
-      set_move(*product, moves, moved, before);
-      moved = product->output;
-    }
+    const bool still =
+        shape(from) == before && is_still(move, {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = {}});
+    if (!still) set_move(*product, move, from, before);
+    const int moved = still ? from : product->output;
     replace(*last, std::move(conv), {moved}, image.shape);
     if (last != &op) read_instead(op.output, last->output);
   }

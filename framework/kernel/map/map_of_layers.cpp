@@ -120,7 +120,8 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
 
 namespace {
 
-bool is_plain(const Epilogue& epilogue, const EightBitWeights& eight, const Preparation& p) {
+/// Whether a product of few channels is of the numbers, and in the layouts, of which a Map multiplies it.
+bool is_map_of_floats(const Epilogue& epilogue, const EightBitWeights& eight, const Preparation& p) {
   return !eight.defined() && !epilogue.pool && !is_empty(p) && !p.has_codes() && has_activations(p) &&
          p.input().format.dtype == storage_type(p.precision) &&
          p.input().format.layout == p.output().format.layout;  // it is not to turn what nobody wants turned
@@ -164,14 +165,16 @@ MapProblem product_of_few(int in, int out, std::size_t channel, const Tensor& we
 
 std::optional<MapProblem> map_of(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!detail::is_of_few_channels(g) || problem.scaled() || !is_plain(problem.epilogue, problem.eight, p)) {
+  if (!detail::is_of_few_channels(g) || !problem.prologue.empty() ||
+      !is_map_of_floats(problem.epilogue, problem.eight, p)) {
     return std::nullopt;
   }
   return product_of_few(g.in_channels, g.out_channels, 1, problem.weight, problem.bias, problem.epilogue, p);
 }
 
 std::optional<MapProblem> map_of(const LinearProblem& problem, const Preparation& p) {
-  if (std::max(problem.in, problem.out) > detail::few_channels || !is_plain(problem.epilogue, problem.eight, p)) {
+  if (std::max(problem.in, problem.out) > detail::few_channels ||
+      !is_map_of_floats(problem.epilogue, problem.eight, p)) {
     return std::nullopt;
   }
   const std::size_t rank = p.output().shape.rank();

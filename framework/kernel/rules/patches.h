@@ -20,6 +20,11 @@ inline bool is_of_few_channels(const ConvGeometry& g) {
   return is_of_pixels(g) && g.groups == 1 && g.in_channels <= few_channels && g.out_channels <= few_channels;
 }
 
+/// What kernels that could do it do not take: a Plan would turn layouts then that no reader wants turned.
+inline bool turns_few_channels(const ConvGeometry& g, const Preparation& p) {
+  return is_of_few_channels(g) && p.input().format.layout != p.output().format.layout;
+}
+
 /// Windows that lie side by side and cover whole rows and columns of the image: patches, as vision transformers begin.
 inline bool is_patches(const ConvGeometry& g) {
   const auto side_by_side = [](int in, int kernel, int stride, int padding, int dilation) {

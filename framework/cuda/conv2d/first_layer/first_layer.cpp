@@ -34,8 +34,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const auto stored = [&](const View& view) {
     return view.format.dtype == DType::f32 || view.format.dtype == storage_type(p.precision);
   };
-  if (lamina::detail::is_of_few_channels(problem.geometry) && p.input().format.layout != p.output().format.layout)
-    return false;
+  if (lamina::detail::turns_few_channels(problem.geometry, p)) return false;
   if (!p.device.wgmma || !stored(p.input()) || !stored(p.output()) || !slices_fit(problem, p)) return false;
   if (!is_short(problem.epilogue, p.output().format.dtype) || !expressible(problem.geometry)) {
     return false;

@@ -16,7 +16,7 @@ using lamina::detail::ceil_div;
 /// The output may be a slice of channels of another image.
 bool formats_fit(const ConvGeometry& g, const Preparation& p) {
   const Format in = p.input().format, out = p.output().format;
-  if (lamina::detail::is_of_few_channels(g) && in.layout != out.layout) return false;
+  if (lamina::detail::turns_few_channels(g, p)) return false;
   const auto known = [&](DType type) { return type == DType::f32 || type == storage_type(p.precision); };
   return known(in.dtype) && known(out.dtype) && !p.input().is_slice() &&
          (out.layout == lamina::Layout::nhwc || g.out_pixels() == 1);
