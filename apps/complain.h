@@ -18,8 +18,7 @@ inline std::string in_commands_words(std::string_view message) {
       {"OpenOptions::key", "--key"},
       {"OpenOptions::strip_prefix", "--strip-prefix"},
       {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
-      {"lamina::class_scores", "lamina classify"},
-      {"Preprocess::mean 0 and std 1", "--fit crop --scale 1/255"}};
+      {"lamina::class_scores", "lamina classify"}};
   return detail::in_words(std::string(message), words);
 }
 
@@ -29,8 +28,7 @@ inline std::string in_servers_words(std::string_view message) {
       {"CompileOptions::input_shapes", "lamina convert --input-shape"},
       {"CompileOptions::constants", "lamina convert --constant NAME=VALUE"},
       {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
-      {"lamina::class_scores", "POST /classify"},
-      {"Preprocess::mean 0 and std 1", "--scale 1/255"}};
+      {"lamina::class_scores", "POST /classify"}};
   return detail::in_words(std::string(message), words);
 }
 

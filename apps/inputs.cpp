@@ -94,7 +94,7 @@ std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, Consta
       fail(path.string() +
            ": the model does not say how a photograph becomes its input; lamina convert --preprocess "
            "puts it into a model file");
-    return {load_image(path, *model.preprocess, options)};
+    return {as_input(load_image(path, *model.preprocess, options), model.graph)};
   }
   const Weights file = Weights::open(path);
   const std::vector<std::string> there = file.names();

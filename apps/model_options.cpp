@@ -17,6 +17,7 @@
 #include "lamina/graph/resolve.h"
 #include "lamina/onnx/onnx.h"
 #include "options.h"
+#include "photos/notes_beside.h"
 
 namespace lamina::app {
 namespace {
@@ -72,7 +73,11 @@ CLI::Validator shipped(std::string (*file_of)(const std::string& name)) {
 }
 
 Model open_model(const std::string& path) {
-  if (detail::is_onnx_file(path)) return load_model(path);
+  if (detail::is_onnx_file(path)) {
+    Model model = load_model(path);
+    take_notes_beside(model, path);
+    return model;
+  }
   const Weights weights = Weights::open(path);
   if (weights.metadata().contains("lamina.graph")) return load_model(path);
   const std::string owner = whose(unwrapped(weights));
@@ -128,30 +133,6 @@ std::vector<std::string> read_labels(const std::string& path) {
   return labels;
 }
 
-InputShapes photo_shapes(const Model& model, int said, int otherwise) {
-  std::array<int, 2> sides{otherwise, otherwise};
-  const auto noted = model.metadata.find("imgsz");
-  const auto size =
-      noted == model.metadata.end() ? nlohmann::json() : nlohmann::json::parse(noted->second, nullptr, false);
-  for (std::size_t i = 0; size.is_array() && size.size() == 2 && i < 2; ++i) {
-    if (size[i].is_number_integer()) sides[i] = size[i].get<int>();
-  }
-  if (said > 0) sides.fill(said);
-  if (model.preprocess) sides.fill(model.preprocess->crop);
-  InputShapes result;
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-    Shape shape = *node.shape;
-    if (shape.rank() == 4 && shape[1] == open) shape.set(1, 3);
-    for (int d = 2; shape.rank() == 4 && d < 4; ++d) {
-      const int side = sides[static_cast<std::size_t>(d) - 2];
-      if (shape[d] == open && side > 0) shape.set(d, side);
-    }
-    if (shape != *node.shape) result[node.name] = shape;
-  }
-  return result;
-}
-
 std::int64_t class_count(const Model& model, int side) {
   const Graph& graph = model.graph;
   if (graph.outputs().size() != 1) {
@@ -166,11 +147,12 @@ std::int64_t class_count(const Model& model, int side) {
     const detail::Resolved resolved = detail::resolve(graph, {.input_shapes = photo_shapes(model, side, 224)});
     shape = resolved.network[resolved.outputs[0]].shape;
   }
-  if (shape.rank() != 2) {
+  const std::int64_t numbers = scores_in(shape);
+  if (numbers == 0) {
     throw Error(fmt::format("expected a model whose output is scores [N, classes]; {} is {}",
                             graph.nodes()[output].name, shape.to_string()));
   }
-  return shape[1] == 1 && scores_of(graph) == Scores::independent ? 2 : shape[1];
+  return numbers == 1 && scores_of(graph) == Scores::independent ? 2 : numbers;
 }
 
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source, int side) {

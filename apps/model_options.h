@@ -80,13 +80,9 @@ inline constexpr float sure_probability = 0.9f;
 /// What --size is of in commands whose photographs become square.
 inline constexpr const char* size_help = "pixels of both sides of the input, where the model leaves them open";
 
-/// Shapes of the inputs whose height and width the model leaves open: what its photographs become, or sides as `said`,
-/// or what its exporter noted, or `otherwise`; 0 says nothing. The batch stays open.
-InputShapes photo_shapes(const Model& model, int said = 0, int otherwise = 0);
-
-/// The classes that the model's one output has scores for, [N, classes], or [N, 1] of a sigmoid, which are two. Throws
-/// Error if it has another form. How many there are hardly depends on the sides of photographs that the model leaves
-/// open: they are taken to be `side` where nothing else tells.
+/// The classes that the model's one output has scores for, [N, classes] (`scores_in`), or [N, 1] of a sigmoid, which
+/// are two. Throws Error if it has another form. How many there are hardly depends on the sides of photographs that the
+/// model leaves open: they are taken to be `side` where nothing else tells.
 std::int64_t class_count(const Model& model, int side = 0);
 
 }  // namespace lamina::app

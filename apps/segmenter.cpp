@@ -143,7 +143,7 @@ bool Segmenter::has_background() const {
 
 Segmenter::View Segmenter::view_of(const Image& photo) const {
   const auto is = [&](int i, std::int64_t side) { return shape_[i] == side || shape_[i] == open; };
-  if (square_ && is(2, square_->crop) && is(3, square_->crop)) {
+  if (square_ && is(2, square_->crop) && is(3, square_->width())) {
     const Window seen = window_of(photo.width, photo.height, *square_);
     return {resize_and_crop(photo, *square_), {seen.left, seen.width}, {seen.top, seen.height}};
   }

@@ -14,6 +14,7 @@
 #include "lamina/graph/graph.h"
 #include "lamina/graph/model.h"
 #include "lamina/graph/networks.h"
+#include "lamina/graph/photographs.h"
 #include "lamina/graph/scores.h"
 #include "lamina/images/image.h"
 #include "lamina/images/preprocess.h"

@@ -46,7 +46,7 @@ class Classifier {
   Classifier(const Model& model, int top, const CompileOptions& compile, const PoolOptions& pool)
       : scores_(scores_of(model.graph)), top_(top), pool_(model.graph, compile, pool) {}
 
-  bool gives_probabilities() const { return are_probabilities(scores_, pool_.plan().output_shapes()[0][1]); }
+  bool gives_probabilities() const { return are_probabilities(scores_, scores_in(pool_.plan().output_shapes()[0])); }
 
   void begin(const PhotoBatches::Batch& batch) { pending_.emplace_back(&batch, pool_.submit({batch.input})); }
   std::size_t pending() const { return pending_.size(); }
@@ -156,6 +156,7 @@ void classify(const ClassifyOptions& options) {
   const Preprocess preprocess = options.model.preprocess_of(model);
   model.preprocess = preprocess;
   require_classes(model, options.model.source());
+  take_photographs(model.graph);
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
   // A batch that is written into the model is what it takes.
   const std::size_t batch_size = input.shape->has_batch()

@@ -25,6 +25,13 @@ Model model_of(const FeaturesOptions& options) {
   return model.load();
 }
 
+/// How photographs become the input of the model, which then takes them in colours and channels first.
+Preprocess photographed(const FeaturesOptions& options, Model& model, const std::string& source) {
+  const Preprocess found = options.model.preprocess.of(model, options.model.shapes(model.graph), source);
+  take_photographs(model.graph);
+  return found;
+}
+
 }  // namespace
 
 std::pair<int, int> place_of(std::string_view text) {
@@ -66,7 +73,7 @@ FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const Feature
       outputs_(outputs),
       model_(model_of(options)),
       source_(options.model.source().empty() ? default_model() : options.model.source()),
-      preprocess_(options.model.preprocess.of(model_, options.model.shapes(model_.graph), source_)),
+      preprocess_(photographed(options, model_, source_)),
       layer_(shown_layer(model_.graph, options.layer, source_)),
       reader_(options.photos.image()),
       plan_(compile()) {
@@ -190,7 +197,7 @@ Plan FeatureExtractor::compile() const {
   CompileOptions options = options_.run.compile_options(1);
   const Graph::Node& input = model_.graph.nodes()[static_cast<std::size_t>(model_.graph.inputs()[0])];
   if (std::ranges::find(*input.shape, open) != input.shape->end()) {
-    options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.crop};
+    options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.width()};
   }
   return graph.compile(options);
 }

@@ -91,7 +91,7 @@ void print_preprocess(const Preprocess& p) {
              : p.aspect == Aspect::kept  ? "short side"
                                          : "long side",
              p.resize, p.antialias ? "" : " without antialias",
-             p.placement == Placement::centre ? "centre crop" : "upper left crop", p.crop,
+             p.placement == Placement::centre ? "centre crop" : "upper left crop", sides_text(p.crop, p.width()),
              p.fill == Preprocess().fill ? "" : fmt::format(" on {}, {}, {}", p.fill[0], p.fill[1], p.fill[2]),
              p.order == ChannelOrder::bgr ? "blue first, " : "", p.divisor, p.mean[0], p.mean[1], p.mean[2], p.std[0],
              p.std[1], p.std[2]);

@@ -34,8 +34,8 @@ struct QuantizeCommand {
   RunOptions run;
 };
 
-/// Photographs as inputs [batch, 3, S, S]; those that cannot be read are named and passed over, which `failed` says.
-std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Preprocess& preprocess,
+/// Photographs as inputs of `batch` images; those that cannot be read are named and passed over, which `failed` says.
+std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Graph& graph, const Preprocess& preprocess,
                                  const ImageOptions& options, std::int64_t batch, bool& failed) {
   PhotoReader reader(options);
   Progress progress(photos.size(), "photographs");
@@ -45,7 +45,7 @@ std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Prep
     try {
       const Tensor image = reader.read(photo, [&](const Image& read) { return lamina::preprocess(read, preprocess); });
       if (row == batch) {
-        samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.crop});
+        samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.width()});
         row = 0;
       }
       // What is left of the last batch shows its first photograph again.
@@ -59,6 +59,7 @@ std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Prep
   }
   progress.clear();
   if (samples.empty()) throw Error("no photograph could be read: there is nothing to calibrate with");
+  for (Tensor& sample : samples) sample = as_input(sample, graph);
   return samples;
 }
 
@@ -125,9 +126,10 @@ void quantize_model(const QuantizeCommand& command) {
   how.calibration = command.calibration == "minmax" ? Calibration::minmax : Calibration::percentile;
   how.compile = command.run.compile_options(1);
   how.compile.input_shapes = command.model.shapes(model.graph);
+  const std::vector<Tensor> samples =
+      read_samples(photos, model.graph, preprocess, command.photos.image(), batch, failed);
   if (std::ranges::find(*input.shape, open) != input.shape->end())
-    how.compile.input_shapes[input.name] = {batch, 3, preprocess.crop, preprocess.crop};
-  const std::vector<Tensor> samples = read_samples(photos, preprocess, command.photos.image(), batch, failed);
+    how.compile.input_shapes[input.name] = samples[0].shape();
   std::optional<Progress> progress;
   how.progress = [&](std::size_t, std::size_t most) {
     if (!progress) progress.emplace(most, "measurements");

@@ -29,7 +29,7 @@ PhotoBatches::PhotoBatches(std::span<const std::filesystem::path> photos, const 
       size_(batch),
       decoders_(start_decoders()),
       batches_(held + 1) {
-  const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.crop, 3};
+  const Shape shape{static_cast<std::int64_t>(batch), preprocess.crop, preprocess.width(), 3};
   for (Batch& slot : batches_) {
     slot.input = device.is_cuda() ? Tensor::pinned(shape, DType::u8) : Tensor(shape, DType::u8);
     std::ranges::fill(slot.input.values<std::uint8_t>(), std::uint8_t{0});

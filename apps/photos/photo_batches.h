@@ -21,7 +21,7 @@ class PhotoBatches {
   struct Batch {
     std::span<const std::filesystem::path> photos;
     std::vector<std::string> errors;  ///< of each photograph; empty where it could be read
-    Tensor input;  ///< u8 [batch, crop, crop, 3]; rows of unreadable and absent photographs hold anything
+    Tensor input;  ///< u8 [batch, crop, width(), 3]; rows of unreadable and absent photographs hold anything
   };
 
   /// Begins to decode, into memory that `device` takes inputs from fastest. `photos` must outlive this object. Whoever

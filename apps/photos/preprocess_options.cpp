@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -105,11 +106,11 @@ std::array<std::uint8_t, 3> levels(const std::string& text) {
   return result;
 }
 
-/// Of the model's one input; 0 where that is left open. Throws Error.
-int side_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
+/// Height and width of the model's one input; 0 where they are left open. Throws Error.
+std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
   const std::vector<std::string> names = input_names(graph);
   if (names.size() != 1) {
-    throw Error(fmt::format("{}: expected a model with one input [N, 3, S, S] for photographs, it has {}: {}", source,
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
                             names.size(), listed(names)));
   }
   const Shape declared = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;
@@ -120,26 +121,60 @@ int side_of(const Graph& graph, const InputShapes& shapes, const std::string& so
     bool agree = shape.rank() == 4 && declared.rank() == 4 && (shape[0] == 1 || shape[0] == declared[0]);
     for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
     if (!agree) {
-      throw Error(fmt::format("--input-shape: expected the shape of a photograph, 1x3xSxS, for the model's {}, got {}",
-                              declared.to_string(), shape.to_string()));
+      throw Error(
+          fmt::format("--input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model's {}, got {}",
+                      declared.to_string(), shape.to_string()));
     }
   } else if (!shapes.empty()) {
     throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(names[0]),
                             detail::quote(shapes.begin()->first)));
   }
   constexpr std::int64_t max_side = 10000;  // of Preprocess::crop
-  const bool picture = shape.rank() == 4 && (shape[1] == 3 || shape[1] == open);
-  if (!picture || (shape[2] != open && shape[3] != open && shape[2] != shape[3]) ||
-      std::max(shape[2], shape[3]) > max_side || shape[2] == 0) {
+  const auto form = picture_input(shape);
+  const auto is_side = [](std::int64_t side) { return side == open || (side > 0 && side <= max_side); };
+  if (!form || !is_side(form->height) || !is_side(form->width)) {
     throw Error(
-        fmt::format("{}: expected a model with one input [N, 3, S, S] for photographs, which are made square; "
-                    "{} is {}",
+        fmt::format("{}: expected a model with one input for photographs, [N, 3, H, W] or [N, H, W, 3], of three "
+                    "channels or one; {} is {}",
                     given != shapes.end() ? "--input-shape" : source, names[0], shape.to_string()));
   }
-  return static_cast<int>(std::max<std::int64_t>({shape[2], shape[3], 0}));
+  const auto known = [](std::int64_t side, std::int64_t other) {
+    return static_cast<int>(std::max<std::int64_t>({side == open ? other : side, 0}));
+  };
+  return {known(form->height, form->width), known(form->width, form->height)};
 }
 
 }  // namespace
+
+InputShapes photo_shapes(const Model& model, int said, int otherwise) {
+  std::array<int, 2> sides{otherwise, otherwise};
+  const auto noted = model.metadata.find("imgsz");
+  const auto size =
+      noted == model.metadata.end() ? nlohmann::json() : nlohmann::json::parse(noted->second, nullptr, false);
+  for (std::size_t i = 0; size.is_array() && size.size() == 2 && i < 2; ++i) {
+    if (size[i].is_number_integer()) sides[i] = size[i].get<int>();
+  }
+  if (said > 0) sides.fill(said);
+  if (model.preprocess) sides = {model.preprocess->crop, model.preprocess->width()};
+  InputShapes result;
+  for (const int input : model.graph.inputs()) {
+    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+    Shape shape = *node.shape;
+    const auto form = picture_input(shape);
+    const int down = form && form->channels_last ? 1 : 2;
+    if (form && !form->channels_last && shape[1] == open) shape.set(1, 3);
+    for (int d = 0; form && d < 2; ++d) {
+      const int side = sides[static_cast<std::size_t>(d)];
+      if (shape[down + d] == open && side > 0) shape.set(down + d, side);
+    }
+    if (shape != *node.shape) result[node.name] = shape;
+  }
+  return result;
+}
+
+std::string sides_text(int height, int width) {
+  return height == width ? std::to_string(height) : fmt::format("{} x {}", height, width);
+}
 
 void PreprocessOptions::add_to(CLI::App& command, const std::string& about_size) {
   const auto add = [&](const char* option, std::string& value, const char* type, const char* help,
@@ -204,41 +239,38 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
 Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, const std::string& source) const {
   const bool in_parts = !(fit + scale + mean + std).empty();
   if (name.empty() && !model.preprocess && !in_parts) {
-    const auto task = model.metadata.find("task");  // Ultralytics', whose classifiers have no mean and no deviation
-    const bool plain = task != model.metadata.end() && task->second == "classify";
-    throw Error(source + ": the model does not say how a photograph becomes its input (no lamina.preprocess): " +
-                (plain ? "--fit crop --scale 1/255 is what Ultralytics' classifiers want"
-                       : "--preprocess imagenet is what most networks want") +
-                ", --size, --fit, --scale, --mean and --std say it in parts; lamina "
+    throw Error(source +
+                ": the model does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
+                "imagenet is what most networks want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
                 "convert and export_torch.py put it into a model file");
   }
   Preprocess result = name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named(name);
-  int side = side_of(model.graph, shapes, source);
+  auto [height, width] = sides_of(model.graph, shapes, source);
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
-  if (size > 0 && side > 0 && size != side) {
+  if (size > 0 && height > 0 && (size != height || size != width)) {
     throw Error(fmt::format(
-        "--size: expected {}, as {} says, got {}", side,
+        "--size: expected {}, as {} says, got {}", sides_text(height, width),
         shapes.empty() ? fmt::format("the model's input {} {}", input.name, input.shape->to_string()) : "--input-shape",
         size));
   }
-  if (!given() && shapes.empty() && side > 0 && result.crop != side) {
+  if (!given() && shapes.empty() && height > 0 && (result.crop != height || result.width() != width)) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}", source,
-                            result.crop, result.crop, input.name, input.shape->to_string()));
+                            result.crop, result.width(), input.name, input.shape->to_string()));
   }
-  if (size > 0) side = size;
-  if (side == 0) side = result.crop;
-  if (side == 0) throw Error(source + ": the model leaves the size of its input open: --size says it");
+  if (size > 0) height = width = size;
+  if (height == 0) height = result.crop, width = result.width();
+  if (height == 0) throw Error(source + ": the model leaves the size of its input open: --size says it");
   const auto wanted = static_cast<Aspect>(std::ranges::find(fit_names, fit) - fit_names.begin());
   const bool refitted = !fit.empty() && wanted != result.aspect;
   if (!fit.empty()) result.aspect = wanted;
   if (result.crop == 0 || refitted) {
-    result.resize = side;  // all of it
-  } else if (side != result.crop) {
+    result.resize = height;  // all of it
+  } else if (height != result.crop) {
     // The same margin around a picture of another size.
-    result.resize = static_cast<int>(std::lround(static_cast<double>(side) * result.resize / result.crop));
+    result.resize = static_cast<int>(std::lround(static_cast<double>(height) * result.resize / result.crop));
   }
   if (resize > 0) result.resize = resize;
-  result.crop = side;
+  result.crop = height, result.crop_width = width == height ? 0 : width;
   if (!fill.empty()) result.fill = levels(fill);
   if (refitted) {
     result.rounding = wanted == Aspect::letterbox ? Rounding::nearest : Rounding::down;

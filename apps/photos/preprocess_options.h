@@ -9,6 +9,13 @@
 
 namespace lamina::app {
 
+/// Shapes of the inputs whose height and width the model leaves open: what its photographs become, or sides as `said`,
+/// or what its exporter noted, or `otherwise`; 0 says nothing. The batch stays open.
+InputShapes photo_shapes(const Model& model, int said = 0, int otherwise = 0);
+
+/// "224", or "48 x 320", height first.
+std::string sides_text(int height, int width);
+
 /// How photographs become a model's input, where the command line says otherwise than the model does: by a name, in
 /// parts, or a name with other parts.
 struct PreprocessOptions {
@@ -24,9 +31,9 @@ struct PreprocessOptions {
 
   /// `base` with the levels that --preprocess, --scale, --mean, --std and --bgr say.
   Preprocess levels_over(Preprocess base) const;
-  /// How photographs become the model's one input [N, 3, S, S]: as was said, where nothing was as the model does, S
-  /// pixels large if that, --input-shape or --size says so. `source` names the model in errors. Throws Error where
-  /// nobody says how, they contradict each other, or the model takes no square picture.
+  /// How photographs become the model's one input, in whichever form it takes pictures: as was said, where nothing was
+  /// as the model does, of the size that it, --input-shape or --size says. `source` names the model in errors. Throws
+  /// Error where nobody says how, they contradict each other, or the model takes no picture.
   Preprocess of(const Model& model, const InputShapes& shapes, const std::string& source) const;
 };
 

@@ -40,7 +40,7 @@ class Hosted {
   PlanPool& pool() { return *pool_; }
   /// Whether its one output is scores of classes.
   bool has_classes() const {
-    return pool_->plan().output_shapes().size() == 1 && pool_->plan().output_shapes()[0].rank() == 2;
+    return pool_->plan().output_shapes().size() == 1 && scores_in(pool_->plan().output_shapes()[0]) > 0;
   }
   /// What its exporter says that it does: detect, segment, pose, obb, classify; empty where it says nothing.
   std::string task() const { return model_.metadata.contains("task") ? model_.metadata.at("task") : ""; }

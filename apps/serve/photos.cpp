@@ -39,6 +39,11 @@ Tensor red_first(const Tensor& planes, const Model& model) {
   return result;
 }
 
+/// Height and width of what the model sees of a photograph.
+std::array<int, 2> sides_of(const Model& model) {
+  return model.preprocess ? std::array{model.preprocess->crop, model.preprocess->width()} : std::array{0, 0};
+}
+
 Json strongest_of(const Tensor& maps, int count) {
   Json list = Json::array();
   for (const Strength& s : strongest(maps, count))
@@ -50,7 +55,8 @@ Json strongest_of(const Tensor& maps, int count) {
 
 /// A photograph as a model's input.
 struct Service::Photo {
-  Tensor input;
+  Tensor pixels;  // f32 [1, 3, H, W]
+  Tensor input;   // the same in the form that the model takes
   Json description, milliseconds;
 };
 
@@ -92,7 +98,8 @@ Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
   return with_photo(call, [&](const Image& photo) {
     Photo result;
     result.milliseconds["decode"] = watch.lap();
-    result.input = preprocess(photo, settings);
+    result.pixels = preprocess(photo, settings);
+    result.input = as_input(result.pixels, model.model().graph);
     result.milliseconds["preprocess"] = watch.lap();
     const Window seen = window_of(photo.width, photo.height, settings);
     result.description = {
@@ -109,7 +116,7 @@ Reply Service::classify(const Call& call) {
   Photo photo = photo_of(call, model);
   const PoolAnswer answer = run(model, model.pool(), {photo.input});
   const Scores scores = scores_of(model.model().graph);
-  const bool probabilities = are_probabilities(scores, answer.outputs[0].shape()[1]);
+  const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
   int top = 5;
   if (const std::string text = call.parameter("top"); !text.empty()) {
     if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
@@ -205,14 +212,14 @@ Reply Service::input(const Call& call) {
   require_ready();
   const Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
   const Preprocess& settings = model.preprocess();
-  const auto side = static_cast<std::uint64_t>(settings.crop);
-  call.reserve(2 * 3 * side * side * sizeof(float));  // the numbers, and the reply
+  const auto rows = static_cast<std::uint64_t>(settings.crop), columns = static_cast<std::uint64_t>(settings.width());
+  call.reserve(2 * 3 * rows * columns * sizeof(float));  // the numbers, and the reply
   const Photo photo = photo_of(call, model);
-  const Tensor seen = red_first(photo.input, model.model());
+  const Tensor seen = red_first(photo.pixels, model.model());
   Reply reply = {.body = std::string(static_cast<const char*>(seen.raw()), seen.bytes()),
                  .type = "application/octet-stream"};
   reply.headers["Lamina-Description"] = dumped({{"model", model.name()},
-                                                {"shape", {3, side, side}},
+                                                {"shape", {3, rows, columns}},
                                                 {"mean", settings.mean},
                                                 {"std", settings.std},
                                                 {"divisor", settings.divisor},
@@ -255,7 +262,7 @@ Reply Service::models() {
     }
     list.push_back({{"name", model->name()},
                     {"photographs", model->model().preprocess.has_value()},
-                    {"side", model->model().preprocess ? model->model().preprocess->crop : 0},
+                    {"sides", sides_of(model->model())},
                     {"classes", model->has_classes()},
                     {"task", model->task()},
                     {"layer", model->layers().empty() ? "" : model->layer("").name},

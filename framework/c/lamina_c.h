@@ -168,7 +168,7 @@ LAMINA_C_API lamina_status lamina_plan_run(lamina_plan* plan, const lamina_tenso
 LAMINA_C_API lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_tensor* inputs, size_t input_count,
                                                 const lamina_tensor* outputs, size_t output_count, void* stream);
 
-/// Says how photographs become the model's input, where its file does not, as no .onnx file does: "imagenet" for most
+/// Says how photographs become the model's input, where its file does not, as few .onnx files do: "imagenet" for most
 /// networks, "caffe", or an object such as model files hold, {"resize": 256, "crop": 224, "mean": [0, 0, 0]}:
 /// docs/formats.md has its keys. Not while others use the model.
 LAMINA_C_API lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess);
@@ -176,7 +176,8 @@ LAMINA_C_API lamina_status lamina_model_set_preprocess(lamina_model* model, cons
 /// pixels, f32 [3, side, side].
 LAMINA_C_API lamina_status lamina_photo_side(const lamina_model* model, int32_t* side);
 /// Writes `count` = 3 * side * side numbers to `input`: of a file; of the bytes of one; of pixels. Files are turned
-/// upright as their EXIF data say, and laid on white where they are transparent.
+/// upright as their EXIF data say, and laid on white where they are transparent. What the shape of the model's input
+/// says is meant: [1, 3, H, W] that is no square, [1, H, W, 3], or one grey channel.
 LAMINA_C_API lamina_status lamina_photo_read(const lamina_model* model, const char* path, float* input, size_t count);
 LAMINA_C_API lamina_status lamina_photo_decode(const lamina_model* model, const void* bytes, size_t size, float* input,
                                                size_t count);

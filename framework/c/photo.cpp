@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "lamina/c/handles.h"
 
@@ -23,7 +24,10 @@ lamina::Preprocess settings_of(const lamina_model* model) {
 void convert(const lamina_model* model, const lamina::ImageView& picture, float* input, std::size_t count) {
   require(input, "input");
   const lamina::Preprocess settings = settings_of(model);
-  lamina::normalize_into(lamina::resize_and_crop(picture, settings), settings, {input, count});
+  const lamina::Tensor seen =
+      lamina::as_input(lamina::preprocess(picture, settings), model->model.graph).to(lamina::DType::f32);
+  if (std::cmp_not_equal(count, seen.numel())) fail("input: expected room for ", seen.numel(), " values, got ", count);
+  std::ranges::copy(seen.values<float>(), input);
 }
 
 void best_of(const float* output, std::size_t numbers, lamina::Scores kind, lamina_scored* best, std::size_t count) {
@@ -51,7 +55,13 @@ lamina_status lamina_model_set_preprocess(lamina_model* model, const char* prepr
 }
 
 lamina_status lamina_photo_side(const lamina_model* model, int32_t* side) {
-  return guarded([&] { require(side, "side"), *side = settings_of(model).crop; });
+  return guarded([&] {
+    require(side, "side");
+    const lamina::Preprocess settings = settings_of(model);
+    if (settings.width() != settings.crop)
+      fail("photo: expected square ones, got ", settings.crop, " x ", settings.width());
+    *side = settings.crop;
+  });
 }
 
 lamina_status lamina_photo_read(const lamina_model* model, const char* path, float* input, size_t count) {

@@ -10,8 +10,7 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> own_words[] = {
     {"CompileOptions::", "lamina_compile_options."},
     {"set Model::preprocess, to torchvision_imagenet() for", "lamina_model_set_preprocess does, with \"imagenet\" for"},
-    {"lamina::class_scores", "lamina_model_top_classes"},
-    {"Preprocess::mean 0 and std 1", "\"mean\" and \"std\" of 0 and 1 in lamina_model_set_preprocess"}};
+    {"lamina::class_scores", "lamina_model_top_classes"}};
 
 thread_local std::string last_error;       // what a long message allocates goes with its thread
 thread_local const char* last_words = "";  // last_error, or a text that needs no memory

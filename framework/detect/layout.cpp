@@ -1,10 +1,9 @@
 #include "lamina/detect/parts.h"
 
-#include <nlohmann/json.hpp>
-
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/notes.h"
 
 namespace lamina::detail {
 namespace {
@@ -23,66 +22,23 @@ constexpr std::array<Layout, 5> layouts = {{
     {.name = "queries_by_class", .stretched = true},
 }};
 
-/// A Python literal such as {0: 'person', 1: "it's"}, as exporters write it, as JSON text: numbers that are keys become
-/// texts. What is no such literal becomes text that is no JSON either.
-std::string json_of_python(std::string_view literal) {
-  constexpr std::string_view marks = "{}[](),: '\"";
-  std::string json;
-  for (std::size_t i = 0; i < literal.size(); ++i) {
-    const char c = literal[i];
-    if (c == '\'' || c == '"') {
-      std::string text;
-      for (++i; i < literal.size() && literal[i] != c; ++i) {
-        if (literal[i] == '\\' && i + 1 < literal.size()) ++i;
-        text += literal[i];
-      }
-      json += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    } else if (marks.find(c) != marks.npos) {
-      json += c == '(' ? '[' : c == ')' ? ']' : c;
-    } else {
-      const std::size_t end = std::min(literal.find_first_of(marks, i), literal.size());
-      const std::string word(literal.substr(i, end - i));
-      const bool key = end < literal.size() && literal[end] == ':';
-      json += word == "True" ? "true" : word == "False" ? "false" : word == "None" ? "null" : key ? quote(word) : word;
-      i = end - 1;
-    }
-  }
-  return json;
-}
-
-std::string text_of(const Model& model, const std::string& key) {
-  const auto found = model.metadata.find(key);
-  return found == model.metadata.end() ? "" : found->second;
-}
-
 /// What is noted under a key; nothing noted is a T{}. Throws Error where it is no T.
 template <class T>
 T noted(const Model& model, const std::string& key) try {
-  const std::string text = text_of(model, key);
+  const std::string text = note(model, key);
   return text.empty() ? T{} : parse_json<nlohmann::json>(json_of_python(text), "metadata: " + key).get<T>();
 } catch (const nlohmann::json::exception&) {
-  fail("metadata: ", key, " is not as exporters write it: ", quote(text_of(model, key)));
-}
-
-/// By number, of {0: 'a', 2: 'c'} or ['a', 'b', 'c'].
-std::vector<std::string> names_of(const Model& model) {
-  if (noted<nlohmann::json>(model, "names").is_array()) return noted<std::vector<std::string>>(model, "names");
-  auto left = noted<std::map<std::string, std::string>>(model, "names");
-  std::vector<std::string> names;
-  while (!left.empty() && names.size() < 1 << 16) {
-    const auto node = left.extract(std::to_string(names.size()));
-    names.push_back(node.empty() ? "" : node.mapped());
-  }
-  if (!left.empty()) fail("metadata: expected names of classes by number, got ", quote(left.begin()->first));
-  return names;
+  fail("metadata: ", key, " is not as exporters write it: ", quote(note(model, key)));
 }
 
 }  // namespace
 
 ExportNotes::ExportNotes(const Model& model) {
-  task = text_of(model, "task"), head = text_of(model, "head"), layout = text_of(model, "layout");
-  if (head.empty() && text_of(model, "description").find("rtdetr") != std::string::npos) head = "rtdetr";
-  names = model.labels.empty() ? names_of(model) : model.labels;
+  task = note(model, "task"), head = note(model, "head"), layout = note(model, "layout");
+  if (head.empty() && note(model, "description").find("rtdetr") != std::string::npos) head = "rtdetr";
+  names = model.labels;
+  if (const std::string text = note(model, "names"); names.empty() && !text.empty())
+    names = names_in(text, "metadata: names");
   imgsz = noted<std::array<int, 2>>(model, "imgsz");
   kpt_shape = noted<std::array<int, 2>>(model, "kpt_shape");
   nms = noted<std::map<std::string, nlohmann::json>>(model, "args")["nms"] == true;
@@ -96,7 +52,7 @@ Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> 
   };
   if (!notes.task.empty() && std::ranges::find(tasks, notes.task) == tasks.end()) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
-         notes.task == "classify" ? ": lamina::class_scores is for it, with Preprocess::mean 0 and std 1" : "");
+         notes.task == "classify" ? ": lamina::class_scores is for it" : "");
   }
   if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
   const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();

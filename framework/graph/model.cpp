@@ -9,6 +9,8 @@
 #include "lamina/base/error.h"
 #include "lamina/base/json.h"
 #include "lamina/graph/graph_json.h"
+#include "lamina/graph/notes.h"
+#include "lamina/graph/scores.h"
 #include "lamina/layers/op_table.h"
 #include "lamina/ops/table.h"
 
@@ -38,6 +40,7 @@ void for_each_setting(const F& f) {
   f("rounding", &Preprocess::rounding);
   f("placement", &Preprocess::placement);
   f("antialias", &Preprocess::antialias);
+  f("crop_width", &Preprocess::crop_width);
 }
 
 // The names of enumerators, in their order.
@@ -128,7 +131,7 @@ Preprocess detail::preprocess_from_json(std::string_view text) {
 const Preprocess& ModelPreprocess::value() const {
   if (!has_value()) {
     fail(
-        "the model does not say how a photograph becomes its input, as no .onnx file does: set Model::preprocess, to "
+        "the model does not say how a photograph becomes its input, as few .onnx files do: set Model::preprocess, to "
         "torchvision_imagenet() for most networks; lamina convert puts it into a model file");
   }
   return std::optional<Preprocess>::operator*();
@@ -169,8 +172,9 @@ void detail::require_labels(const Model& model) {
   } catch (const Error&) {
     return;
   }
-  if (shape->rank() == 2 && (*shape)[1] > 1 && (*shape)[1] != static_cast<std::int64_t>(model.labels.size()))
-    fail("labels: expected ", (*shape)[1], ", one for each class, got ", model.labels.size());
+  const std::int64_t classes = scores_in(*shape);
+  if (classes > 1 && classes != static_cast<std::int64_t>(model.labels.size()))
+    fail("labels: expected ", classes, ", one for each class, got ", model.labels.size());
 }
 
 Model model_from(const Weights& weights) {
@@ -193,6 +197,7 @@ Model model_from(const Weights& weights) {
       model.metadata[key] = value.get<std::string>();
     }
   }
+  detail::take_notes(model);
   return model;
 }
 

@@ -30,7 +30,7 @@ class LAMINA_API ModelPreprocess : public std::optional<Preprocess> {
 /// All that a self-describing model file holds: docs/formats.md describes it.
 struct Model {
   Graph graph;                      ///< weights included
-  ModelPreprocess preprocess;       ///< how a photograph becomes the input; no .onnx file says it
+  ModelPreprocess preprocess;       ///< how a photograph becomes the input; of an .onnx file what its exporter noted
   std::vector<std::string> labels;  ///< names of the classes, by number; may be empty
   std::string description;          ///< what the model is for, such as "reads handwritten digits"; may be empty
   /// What else its exporter noted, by key: of a detector "task", "names", "imgsz".

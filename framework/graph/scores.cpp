@@ -46,11 +46,20 @@ Scores scores_of(const Graph& graph) {
   return Scores::logits;
 }
 
+std::int64_t scores_in(const Shape& output) {
+  std::int64_t numbers = 1;
+  for (int d = 1; d < static_cast<int>(output.rank()); ++d) {
+    if (numbers != 1 && output[d] != 1) return 0;
+    numbers *= output[d];
+  }
+  return output.rank() < 2 ? 0 : numbers;
+}
+
 Tensor class_scores(const Tensor& output, Scores scores) {
-  if (!output.defined() || !is_activation(output.dtype()) || output.shape().rank() != 2)
+  if (!output.defined() || !is_activation(output.dtype()) || scores_in(output.shape()) == 0)
     detail::fail("expected scores f32 [N, classes], got ", output.description());
-  const Tensor numbers = output.to(Device::cpu()).to(DType::f32);
-  const std::int64_t count = numbers.shape()[1];
+  const std::int64_t count = scores_in(output.shape());
+  const Tensor numbers = output.to(Device::cpu()).to(DType::f32).view({output.shape()[0], count});
   if (count == 1 && scores == Scores::independent) {
     std::vector<float> both;
     for (const float p : numbers.values<float>()) both.insert(both.end(), {1 - p, p});

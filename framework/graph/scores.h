@@ -28,9 +28,13 @@ inline bool are_probabilities(Scores scores, std::int64_t numbers) {
   return numbers > 1 || scores == Scores::independent;
 }
 
+/// How many numbers an output of that shape has for each image, [N, numbers], or with extents of 1 beside them, as
+/// [N, numbers, 1, 1]; 0 of other shapes, which are no scores of classes.
+LAMINA_API std::int64_t scores_in(const Shape& output);
+
 /// Of each class, f32 [N, classes] on the CPU, out of the network's output: probabilities. The lone number of a
 /// sigmoid, p, is of two classes, 1 - p and p; another lone number stays as it is. Throws Error unless it is f32, f16
-/// or bf16 [N, numbers].
+/// or bf16 [N, numbers], extents of 1 beside them aside.
 LAMINA_API Tensor class_scores(const Tensor& output, Scores scores);
 
 /// A class and its score.

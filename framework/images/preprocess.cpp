@@ -20,6 +20,9 @@ void validate_sizes(const Preprocess& settings) {
   if (settings.crop < 1 || settings.crop > max_crop) {
     detail::fail("preprocess: expected crop of 1 to ", max_crop, " pixels, got ", settings.crop);
   }
+  if (settings.crop_width < 0 || settings.crop_width > max_crop) {
+    detail::fail("preprocess: expected crop_width of 1 to ", max_crop, " pixels, got ", settings.crop_width);
+  }
 }
 
 void validate_levels(const Preprocess& settings) {
@@ -41,8 +44,7 @@ struct Extent {
   int count = 0;           // resized pixels inside the crop
 };
 
-Extent placed(std::int64_t size, const Preprocess& settings) {
-  const int crop = settings.crop;
+Extent placed(std::int64_t size, int crop, const Preprocess& settings) {
   if (settings.placement == Placement::corner) return {0, 0, static_cast<int>(std::min<std::int64_t>(size, crop))};
   if (size < crop) return {0, (crop - static_cast<int>(size)) / 2, static_cast<int>(size)};
   // Python's round((size - crop) / 2.0): halves go to the even neighbour.
@@ -50,13 +52,22 @@ Extent placed(std::int64_t size, const Preprocess& settings) {
   return {margin % 2 != 0 && half % 2 != 0 ? half + 1 : half, 0, crop};
 }
 
-/// Pixels of a side once the picture is resized.
-std::int64_t resized(std::int64_t length, int width, int height, const Preprocess& settings) {
-  if (settings.aspect == Aspect::ignored) return settings.resize;
-  const std::int64_t given = settings.aspect == Aspect::kept ? std::min(width, height) : std::max(width, height);
-  if (settings.rounding == Rounding::down) return std::max<std::int64_t>(settings.resize * length / given, 1);
-  const double scale = static_cast<double>(settings.resize) / static_cast<double>(given);
-  return std::max<std::int64_t>(std::llrint(static_cast<double>(length) * scale), 1);  // as Python rounds
+/// Pixels of both sides once the picture is resized, width first.
+std::array<std::int64_t, 2> resized(std::int64_t width, std::int64_t height, const Preprocess& settings) {
+  const std::int64_t down = settings.resize;
+  const std::int64_t across =
+      std::max<std::int64_t>((2 * down * settings.width() + settings.crop) / (2 * settings.crop), 1);
+  if (settings.aspect == Aspect::ignored) return {across, down};
+  // The side that decides: the other one becomes longer (kept), or shorter.
+  const bool by_width =
+      settings.aspect == Aspect::kept ? across * height >= down * width : across * height <= down * width;
+  const std::int64_t given = by_width ? width : height, wanted = by_width ? across : down;
+  const auto side = [&](std::int64_t length) {
+    if (settings.rounding == Rounding::down) return std::max<std::int64_t>(wanted * length / given, 1);
+    const double scale = static_cast<double>(wanted) / static_cast<double>(given);
+    return std::max<std::int64_t>(std::llrint(static_cast<double>(length) * scale), 1);  // as Python rounds
+  };
+  return {side(width), side(height)};
 }
 
 }  // namespace
@@ -85,14 +96,14 @@ Preprocess letterbox(int size) {
 
 Window window_of(int width, int height, const Preprocess& settings) {
   validate_sizes(settings);
-  const auto side = [&](int length) {
-    const std::int64_t pixels = resized(length, width, height, settings);
-    const Extent extent = placed(pixels, settings);
+  const auto side = [&](int length, std::int64_t pixels, int crop) {
+    const Extent extent = placed(pixels, crop, settings);
     const double scale = static_cast<double>(length) / static_cast<double>(pixels);
-    return std::pair(static_cast<double>(extent.begin - extent.padding) * scale, settings.crop * scale);
+    return std::pair(static_cast<double>(extent.begin - extent.padding) * scale, crop * scale);
   };
-  const auto [left, across] = side(width);
-  const auto [top, down] = side(height);
+  const auto sides = resized(width, height, settings);
+  const auto [left, across] = side(width, sides[0], settings.width());
+  const auto [top, down] = side(height, sides[1], settings.crop);
   return {left, top, across, down};
 }
 
@@ -124,27 +135,26 @@ void resize_and_crop(const ImageView& image, const Preprocess& settings, std::sp
   validate_sizes(settings);
   validate_levels(settings);
   detail::require_consistent(image);
-  const auto side = static_cast<std::size_t>(settings.crop);
-  if (out.size() != side * side * 3) {
-    detail::fail("preprocess: expected room for ", side * side * 3, " bytes, got ", out.size());
+  const auto rows = static_cast<std::size_t>(settings.crop), columns = static_cast<std::size_t>(settings.width());
+  if (out.size() != rows * columns * 3) {
+    detail::fail("preprocess: expected room for ", rows * columns * 3, " bytes, got ", out.size());
   }
-  const std::int64_t width = resized(image.width, image.width, image.height, settings);
-  const std::int64_t height = resized(image.height, image.width, image.height, settings);
-  const Extent x = placed(width, settings), y = placed(height, settings);
-  if (x.count != settings.crop || y.count != settings.crop) {
+  const auto [width, height] = resized(image.width, image.height, settings);
+  const Extent x = placed(width, settings.width(), settings), y = placed(height, settings.crop, settings);
+  if (x.count != settings.width() || y.count != settings.crop) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = settings.fill[i % 3];
   }
-  const std::size_t first = static_cast<std::size_t>(y.padding) * side + static_cast<std::size_t>(x.padding);
+  const std::size_t first = static_cast<std::size_t>(y.padding) * columns + static_cast<std::size_t>(x.padding);
   const detail::Region seen = {x.begin, y.begin, x.count, y.count};
   std::uint8_t* const to = out.data() + first * 3;
-  if (settings.antialias) return detail::resize_bilinear(image, width, height, seen, to, side * 3);
-  detail::TwoTaps(image, width, height, seen).draw(0, y.count, to, side * 3);
+  if (settings.antialias) return detail::resize_bilinear(image, width, height, seen, to, columns * 3);
+  detail::TwoTaps(image, width, height, seen).draw(0, y.count, to, columns * 3);
 }
 
 Image resize_and_crop(const ImageView& image, const Preprocess& settings) {
   validate_sizes(settings);
-  const auto side = static_cast<std::size_t>(settings.crop);
-  Image result{settings.crop, settings.crop, std::vector<std::uint8_t>(side * side * 3)};
+  const auto pixels = static_cast<std::size_t>(settings.crop) * static_cast<std::size_t>(settings.width());
+  Image result{settings.width(), settings.crop, std::vector<std::uint8_t>(pixels * 3)};
   resize_and_crop(image, settings, result.rgb);
   return result;
 }
@@ -152,9 +162,9 @@ Image resize_and_crop(const ImageView& image, const Preprocess& settings) {
 void normalize_into(const Image& image, const Preprocess& settings, std::span<float> out) {
   validate_sizes(settings);
   detail::require_consistent(image);
-  if (image.width != settings.crop || image.height != settings.crop) {
-    detail::fail("preprocess: expected an image of ", settings.crop, " x ", settings.crop, " pixels, got ", image.width,
-                 " x ", image.height);
+  if (image.width != settings.width() || image.height != settings.crop) {
+    detail::fail("preprocess: expected an image of ", settings.width(), " x ", settings.crop, " pixels, got ",
+                 image.width, " x ", image.height);
   }
   if (out.size() != image.rgb.size()) {
     detail::fail("preprocess: expected room for ", image.rgb.size(), " values, got ", out.size());
@@ -165,7 +175,7 @@ void normalize_into(const Image& image, const Preprocess& settings, std::span<fl
 
 Tensor preprocess(const ImageView& image, const Preprocess& settings) {
   const Image seen = resize_and_crop(image, settings);
-  Tensor result({1, 3, settings.crop, settings.crop});
+  Tensor result({1, 3, settings.crop, settings.width()});
   normalize_into(seen, settings, result.values<float>());
   return result;
 }

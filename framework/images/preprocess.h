@@ -34,7 +34,7 @@ enum class ChannelOrder : std::uint8_t { rgb, bgr };
 /// Normalize(mean, std). The other fields say what Caffe's networks and detectors want otherwise.
 struct Preprocess {
   int resize = 256;     // pixels of the short side, at least 1
-  int crop = 224;       // pixels of both sides of the result, 1 to 10000
+  int crop = 224;       // pixels of both sides of the result, 1 to 10000; of its height, if `crop_width` is given
   Rgb mean{0, 0, 0};    // of level / divisor; of red, green and blue, whatever the order
   Rgb std{1, 1, 1};     // likewise, not 0
   float divisor = 255;  // of the levels 0 to 255, before the mean is taken off; not 0
@@ -44,6 +44,12 @@ struct Preprocess {
   Rounding rounding = Rounding::down;
   Placement placement = Placement::centre;
   bool antialias = true;  // false: two taps a side however small it becomes, OpenCV's INTER_LINEAR to the bit
+  /// Pixels of the result's width where it is no square; 0: as its height. What a picture is resized to is then of the
+  /// same proportions, `resize` pixels high: it covers that (`kept`), fills it, or lies within it.
+  int crop_width = 0;
+
+  /// Of the result.
+  int width() const { return crop_width > 0 ? crop_width : crop; }
 
   friend bool operator==(const Preprocess&, const Preprocess&) = default;
 };
@@ -59,7 +65,7 @@ LAMINA_API Preprocess caffe_imagenet();
 /// pixels, 114 beside it, from 0 to 1, resized as OpenCV does it without antialias. A Detector draws the same pixels.
 LAMINA_API Preprocess letterbox(int size);
 
-/// The picture that the network will see, crop x crop pixels: the short side resized to `resize` and the long one to
+/// The picture that the network will see, crop x width() pixels: the short side resized to `resize` and the long one to
 /// int(resize * long / short), or both to `resize`, or the long one to it, bilinear with antialias or without, then the
 /// centre cut out. Where the crop is larger than the resized picture it is padded with `fill`, as torchvision does with
 /// black.
@@ -74,9 +80,9 @@ LAMINA_API Preprocess letterbox(int size);
 LAMINA_API Image resize_and_crop(const ImageView& image, const Preprocess& settings);
 
 /// The same into memory of yours, red, green and blue side by side: what a Plan compiled with `photos` takes. Throws
-/// Error as above, and unless `out` has 3 * crop * crop elements.
+/// Error as above, and unless `out` has 3 * crop * width() elements.
 LAMINA_API void resize_and_crop(const ImageView& image, const Preprocess& settings,
-                                std::span<std::uint8_t> out);  // [crop, crop, 3]
+                                std::span<std::uint8_t> out);  // [crop, width(), 3]
 
 /// A part of a picture, in its pixels. What lies beyond its edges is padding.
 struct Window {
@@ -89,14 +95,14 @@ LAMINA_API Window window_of(int width, int height, const Preprocess& settings);
 
 /// (level / divisor - mean) / std of every sample, each step rounded to f32 as torchvision's ToTensor and Normalize do,
 /// channels in the network's order. A Plan compiled with `photos` does the same by itself, on its device.
-/// Throws Error unless the image is crop x crop and `out` has 3 * crop * crop elements.
+/// Throws Error unless the image is of crop rows of width() pixels, and `out` has 3 * crop * width() elements.
 LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
-                               std::span<float> out);  // [3, crop, crop]
+                               std::span<float> out);  // [3, crop, width()]
 
-/// Both steps: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
+/// Both steps: an f32 tensor [1, 3, crop, width()] on the CPU. Throws Error as they do.
 LAMINA_API Tensor preprocess(const ImageView& image, const Preprocess& settings);
 
-/// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, crop] on the CPU. Throws Error as they do.
+/// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, width()] on the CPU. Throws Error as they do.
 LAMINA_API Tensor load_image(const std::string& path, const Preprocess& settings, const ImageOptions& options = {});
 
 namespace detail {

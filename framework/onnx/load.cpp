@@ -7,6 +7,7 @@
 #include "lamina/base/error.h"
 #include "lamina/files/safetensors.h"
 #include "lamina/graph/model.h"
+#include "lamina/graph/notes.h"
 #include "lamina/onnx/file/proto.h"
 #include "lamina/onnx/import.h"
 #include "lamina/onnx/onnx.h"
@@ -51,6 +52,7 @@ Model load_onnx(const std::filesystem::path& path) {
   for (onnx::ImportedNode& node : imported.nodes) values.push_back(add(graph, values, std::move(node)));
   for (const int output : imported.outputs) graph.output(values[static_cast<std::size_t>(output)]);
   for (auto& [key, value] : imported.metadata) model.metadata[std::move(key)] = std::move(value);
+  take_notes(model);
   return model;
 }
 

@@ -16,10 +16,13 @@
 #include "lamina/files/safetensors.h"
 #include "lamina/graph/model.h"
 #include "lamina/graph/networks.h"
+#include "lamina/graph/photographs.h"
 #include "lamina/graph/scores.h"
 #include "lamina/onnx/onnx.h"
 #include "lent.h"
 #include "options.h"
+#include "photos/notes_beside.h"
+#include "result.h"
 
 namespace lamina::python {
 namespace {
@@ -28,7 +31,9 @@ using detail::fail;
 
 Model load_file(const std::filesystem::path& path) {
   const WithoutGil release;
-  return load_model(path);
+  Model model = load_model(path);
+  app::take_notes_beside(model, path);
+  return model;
 }
 
 Model load_arch(const std::string& name, nb::handle source, std::string key, std::string strip_prefix) {
@@ -72,6 +77,18 @@ void save_file(const std::filesystem::path& path, const Graph& graph, std::optio
   const WithoutGil release;
   if (path.extension() == ".onnx") return save_onnx(path, graph);
   save_model(path, model_of(graph, preprocess, std::move(labels)));
+}
+
+/// The graph with an input f32 [N, 3, H, W] in place of one that takes photographs in another form.
+Graph for_photographs(const Graph& graph) {
+  Graph copy = again(graph);
+  take_photographs(copy);
+  return copy;
+}
+
+nb::object input_of(nb::handle pictures, const Graph& graph) {
+  const Lent lent(pictures, "pictures", Lent::Access::read);
+  return to_python(Result{as_input(lent.tensor(), graph).clone()});
 }
 
 /// The classes of each row of a network's output, the most probable first.
@@ -133,6 +150,9 @@ void bind_model(nb::module_& m) {
         return names;
       },
       nb::sig("def arch_names() -> list[str]"), "The ready-made networks that arch() knows.");
+  m.def("for_photographs", &for_photographs, nb::arg("graph"), nb::sig("def for_photographs(graph: Graph) -> Graph"));
+  m.def("as_input", &input_of, nb::arg("pictures"), nb::arg("graph"),
+        nb::sig("def as_input(pictures: numpy.typing.NDArray[numpy.float32], graph: Graph) -> typing.Any"));
   m.def("top_classes", &top_classes, nb::arg("graph"), nb::arg("scores"), nb::arg("k"),
         nb::sig("def top_classes(graph: Graph, scores: typing.Any, k: int) -> list[list[tuple[int, float]]]"),
         "The k classes with the highest probability of each row of the graph's output [N, classes].");

@@ -86,8 +86,7 @@ std::string in_pythons_words(std::string text) {
       {"OpenOptions::", ""},
       {"set Model::preprocess, to torchvision_imagenet() for",
        "set model.preprocess, to lamina.torchvision_imagenet() for"},
-      {"lamina::class_scores", "Model.classify"},
-      {"Preprocess::mean 0 and std 1", "a Preprocess of mean 0 and std 1"}};
+      {"lamina::class_scores", "Model.classify"}};
   return detail::in_words(std::move(text), words);
 }
 

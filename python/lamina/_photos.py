@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,20 +85,22 @@ class Classifier:
     def __init__(self, model: Network, batch: int, options: dict[str, Any]) -> None:
         self.preprocess = preprocess_of(model)
         self.model = model
-        if is_open(model.input_shapes[0]):
-            side = self.preprocess.crop
-            options.setdefault("input_shapes", {model.input_names[0]: (batch, 3, side, side)})
-        self.pool = Pool(model, options.pop("device", "auto"), photos=True, batch=batch, **options)
+        photographed = Network(_core.for_photographs(model.graph), self.preprocess, kinds=1)
+        if photographed.input_shapes[0][0] != "N":
+            batch = 1  # the file's own, whatever it is
+        if is_open(photographed.input_shapes[0]):
+            options.setdefault("input_shapes", {model.input_names[0]: (batch, 3, self.preprocess.crop, self.preprocess.width)})
+        self.pool = Pool(photographed, options.pop("device", "auto"), photos=True, batch=batch, **options)
         shapes = self.pool.output_shapes
-        if len(shapes) != 1 or len(shapes[0]) != 2:
+        if len(shapes) != 1 or len(shapes[0]) < 2 or sum(extent != 1 for extent in shapes[0][1:]) > 1:
             raise Error(f"classify: expected a model whose one output is scores [N, classes], got {shapes}")
-        if model.labels and len(model.labels) != max(shapes[0][1], 2):
-            raise Error(f"classify: expected {shapes[0][1]} labels, one for each class, got {len(model.labels)}")
+        if model.labels and len(model.labels) != max(math.prod(shapes[0][1:]), 2):
+            raise Error(f"classify: expected {math.prod(shapes[0][1:])} labels, one for each class, got {len(model.labels)}")
         self.batch: int = self.pool.input_shapes[0][0]
 
     def pixels(self) -> Pixels:
-        """Room for a batch of what the network sees, uint8 [batch, crop, crop, 3]."""
-        return np.zeros((self.batch, self.preprocess.crop, self.preprocess.crop, 3), np.uint8)
+        """Room for a batch of what the network sees, uint8 [batch, crop, width, 3]."""
+        return np.zeros((self.batch, self.preprocess.crop, self.preprocess.width, 3), np.uint8)
 
     def read(self, photo: Photo, row: Pixels, upright: bool = True) -> None:
         _core.resize_and_crop(photo, self.preprocess, row, upright=upright)
@@ -189,9 +192,9 @@ def preprocess_of(model: Network, what: str = "classify") -> Preprocess:
     if model.preprocess is None:
         raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "
                     "lamina.torchvision_imagenet()")
-    side = model.preprocess.crop
-    shapes = model.input_shapes
-    wanted = ((3, "?"), (side, "?"), (side, "?"))
-    if len(shapes) != 1 or len(shapes[0]) != 4 or any(e not in w for e, w in zip(shapes[0][1:], wanted)):
-        raise Error(f"{what}: expected a model with one input [N, 3, {side}, {side}] for its photographs, got {shapes}")
+    height, width = model.preprocess.crop, model.preprocess.width
+    shapes = _core.for_photographs(model.graph).input_shapes if len(model.input_shapes) == 1 else ()
+    wanted = ((3, "?"), (height, "?"), (width, "?"))
+    if not shapes or len(shapes[0]) != 4 or any(e not in w for e, w in zip(shapes[0][1:], wanted)):
+        raise Error(f"{what}: expected a model with one input [N, 3, {height}, {width}] for its photographs, got {model.input_shapes}")
     return model.preprocess

@@ -94,7 +94,7 @@ def samples_of(model: Network, photos: Iterable[Any], upright: bool) -> tuple[li
             return photo
         settings = preprocess_of(model, "quantize")
         try:
-            return _core.preprocess(photo, settings, upright=upright)
+            return _core.as_input(_core.preprocess(photo, settings, upright=upright), model.graph)
         except Error as error:
             return error
 

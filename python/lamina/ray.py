@@ -43,7 +43,7 @@ def _open(model: Source) -> Model:
 class Decoder:
     """Decodes, resizes and crops: from the columns `path` and `bytes` to `path`, `pixels` and `error`.
 
-    pixels: uint8 [N, crop, crop, 3]; black where a photograph cannot be read, and `error` says why ("" otherwise).
+    pixels: uint8 [N, crop, width, 3]; black where a photograph cannot be read, and `error` says why ("" otherwise).
     """
 
     def __init__(self, model: Source, *, upright: bool = True) -> None:
@@ -51,8 +51,7 @@ class Decoder:
         self.upright = upright
 
     def __call__(self, batch: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-        side = self.settings.crop
-        pixels = np.zeros((len(batch["bytes"]), side, side, 3), np.uint8)
+        pixels = np.zeros((len(batch["bytes"]), self.settings.crop, self.settings.width, 3), np.uint8)
         errors = []
         for row, file in zip(pixels, batch["bytes"]):
             try:

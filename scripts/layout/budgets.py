@@ -8,7 +8,7 @@ is held to the table's sum. A folder counts for the longest name here that it li
 import re
 
 EVERY_BUILD = {
-    "framework": 30,
+    "framework": 31,
     "framework/base": 1_292,  # names of C++ in messages become those of the interface
     "framework/compile": 3_735,  # Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_320,
@@ -31,7 +31,7 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_275,
-    "framework/graph": 1_420,  # what scores are, inputs with a value, what photographs the ready-made networks take
+    "framework/graph": 1_580,  # what scores are, inputs with a value; pictures in every form, what exporters note
     "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
     "framework/kernel/map": 917,  # what a Map is, which problems are Maps, and two of them as one; products of few channels
     "framework/kernel": 2_615,  # what of a problem each kernel reads, by construction
@@ -44,16 +44,17 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
-    "framework/c": 464,  # constants
-    "framework/detect": 708,  # answers are read by one checked accessor
+    "framework/c": 473,  # constants; photographs in the form that a model takes
+    "framework/detect": 671,  # what exporters note is read by graph
     "framework/onnx": 2_203,  # ops of several outputs are written
     "framework/quantize": 946,
 }
-TESTS = {"tests": 31_550, "tests/cuda/map": 1_240}  # linear attention, odd filters, few channels; Maps of every type
+TESTS = {"tests": 31_606, "tests/cuda/map": 1_240}  # linear attention, odd filters, few channels; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
-# 290 lines are of "Attention, small products and eight bits", which allows 700.
-TABLES = ((EVERY_BUILD, 57_090), (LEFT_OUT, 4_340), (TESTS, 33_115))
+# 290 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
+# 40 were detect's.
+TABLES = ((EVERY_BUILD, 57_300), (LEFT_OUT, 4_340), (TESTS, 33_170))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# How photographs become inputs where the command line says it: by name, in parts, in the size that --input-shape sets;
+# How photographs become inputs: as the command line says it, by name, in parts, in the size that --input-shape sets; as
+# files beside the model note it; in whichever form the model takes pictures;
 # and the words that all commands share for what they write. A network that changes nothing shows its input.
 #   preprocess_test.sh LAMINA SOURCE_DIR
 source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
@@ -51,16 +52,14 @@ seen '[1, 3, 12, 12]' 0,0=1,0.2,0 -- --model known.safetensors --input-shape 1x3
 expect 0 'seen \[1, 3, 12, 12\]' features wide.ppm --model known.safetensors --input-shape x=1x3x12x12 --out twelve.png
 seen '[1, 3, 8, 8]' 0,0=1,0.2,0 -- --model fixed.safetensors --input-shape 1x3x8x8
 for command in 'run --out x.safetensors --input' features; do
-  expect 1 'input-shape: expected the shape of a photograph, 1x3xSxS, for the model.s \[N, 3, 8, 8\], got \[1, 3, 12, 12\]' \
+  expect 1 'input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model.s \[N, 3, 8, 8\], got \[1, 3, 12, 12\]' \
     $command wide.ppm --model fixed.safetensors --input-shape 1x3x12x12
-  expect 1 'input-shape: expected .*which are made square; x is \[1, 3, 8, 12\]' \
-    $command wide.ppm --model known.safetensors --input-shape 1x3x8x12
   expect 1 'input-shape: expected the shape of a photograph.*got \[4, 3, 8, 8\]' \
     $command wide.ppm --model known.safetensors --input-shape 4x3x8x8
   expect 1 'size: expected 12, as --input-shape says, got 8' \
     $command wide.ppm --model known.safetensors --input-shape 1x3x12x12 --size 8
   expect 1 'size: expected 8, as the model.s input x \[N, 3, 8, 8\] says, got 9' $command wide.ppm --model fixed.safetensors --size 9
-  expect 1 'long.safetensors: expected .*which are made square; x is \[N, 3, 8, 16\]' $command wide.ppm --model long.safetensors --preprocess imagenet
+  expect 1 'size: expected 8 x 16, as the model.s input x \[N, 3, 8, 16\] says, got 8' $command wide.ppm --model long.safetensors --scale 1 --size 8
   expect 1 'does not say how a photograph becomes its input.*--preprocess imagenet' $command wide.ppm --model open.safetensors
   expect 1 'leaves the size of its input open: --size says it' $command wide.ppm --model open.safetensors --scale 1
 done
@@ -73,6 +72,11 @@ seen '[1, 3, 8, 8]' 1,1=114,115,116 2,0=255,51,0 -- --model open.safetensors --s
 seen '[1, 3, 6, 6]' 0,0=0.5,-0.3,-0.5 -- --model open.safetensors --size 6 --mean 0.5 --scale 1/255
 seen '[1, 3, 6, 6]' 0,0=0,-0.4,2 -- --model open.safetensors --size 6 --bgr --mean 0,0.4,0 --std 0.5,0.5,0.5 --scale 1/255
 seen '[1, 3, 4, 4]' 0,0=0,0,0 1,1=1,0.2,0 -- --model open.safetensors --size 4 --resize 2 --scale 1/255
+# not square: what is made of the photograph has the input's proportions
+seen '[1, 3, 8, 16]' 0,0=1,0.2,0 7,15=1,0.2,0 -- --model long.safetensors --scale 1/255
+seen '[1, 3, 8, 12]' 0,0=1,0.2,0 7,11=1,0.2,0 -- --model known.safetensors --input-shape 1x3x8x12
+seen '[1, 3, 16, 8]' 0,0=0,0,0 5,0=0,0,0 6,0=1,0.2,0 9,7=1,0.2,0 10,7=0,0,0 -- --model open.safetensors --input-shape 1x3x16x8 --fit letterbox
+seen '[1, 3, 16, 8]' 0,0=1,0.2,0 15,7=1,0.2,0 -- --model open.safetensors --input-shape 1x3x16x8 --fit stretch
 # by name, and a name with a part of its own
 seen '[1, 3, 640, 640]' 0,0=0.4470588,0.4470588,0.4470588 160,0=1,0.2,0 479,639=1,0.2,0 480,0=0.4470588,0.4470588,0.4470588 -- \
   --model open.safetensors --preprocess yolo

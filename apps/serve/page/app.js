@@ -2,7 +2,7 @@
 // The page of `lamina serve`: a photograph goes to the server, maps come back as f32 and are drawn here.
 
 const $ = id => document.getElementById(id);
-const state = { models: [], example: null, bitmap: null, blob: null, maps: null, shape: null, info: null, layer: null, side: 0, filters: null,
+const state = { models: [], example: null, bitmap: null, blob: null, maps: null, shape: null, info: null, layer: null, sides: [0, 0], filters: null,
                 input: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, drawn: -1, known: Infinity, run: 0 };
 
 async function ask(path, options = {}) {
@@ -132,8 +132,8 @@ async function update(wanted = {}) {
     const { data: maps, ...info } = await described(response), there = performance.now() - start;
     const [filters, input] = known.filters ? await Promise.all([filtersOf(model, layer), send("/input").then(described)]) : [null, null];
     if (run !== state.run) return;
-    const side = byName(model).side;
-    Object.assign(state, { maps, info, filters, input, layer: known, side, shape: info.shape, drawn: -1, most: null });
+    const { sides } = byName(model);
+    Object.assign(state, { maps, info, filters, input, layer: known, sides, shape: info.shape, drawn: -1, most: null });
     measure();
     // The filter that was asked for; else the one that was there; else the one that answers the most.
     const [count, h, w] = state.shape, has = i => i >= 0 && i < count;

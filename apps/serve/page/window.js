@@ -16,34 +16,34 @@ function measure() {
 
 // How the places of the map lie on what the network sees, in its pixels. Without a known field: each its own share.
 function fieldOf() {
-  const [, h, w] = state.shape, side = state.side, field = state.layer.field;
-  return field || { size: [side / h, side / w], stride: [side / h, side / w], start: [0, 0] };
+  const [, h, w] = state.shape, [high, wide] = state.sides, field = state.layer.field;
+  return field || { size: [high / h, wide / w], stride: [high / h, wide / w], start: [0, 0] };
 }
 
 // The window of a place as parts of what the network sees: [x, y, width, height].
 function windowOf(row, column) {
-  const { size, stride, start } = fieldOf(), side = state.side;
-  return [(start[1] + column * stride[1]) / side, (start[0] + row * stride[0]) / side, size[1] / side, size[0] / side];
+  const { size, stride, start } = fieldOf(), [high, wide] = state.sides;
+  return [(start[1] + column * stride[1]) / wide, (start[0] + row * stride[0]) / high, size[1] / wide, size[0] / high];
 }
 
 // The place whose window has its middle nearest to (u, v), each from 0 to 1.
 function placeAt(u, v) {
   const { size, stride, start } = fieldOf(), [, h, w] = state.shape;
-  const nearest = (t, axis, most) => Math.max(0, Math.min(most - 1, Math.round((t * state.side - start[axis] - size[axis] / 2) / stride[axis])));
+  const nearest = (t, axis, most) => Math.max(0, Math.min(most - 1, Math.round((t * state.sides[axis] - start[axis] - size[axis] / 2) / stride[axis])));
   return { row: nearest(v, 0, h), column: nearest(u, 1, w) };
 }
 
 // The sum that the network makes there, term by term. Its own value is in the map: rounded to 32 bits at each step.
 function productsAt(index, { row, column }) {
-  const { filters, input, side } = state, [, , kh, kw] = filters.shape, { stride, start, size } = fieldOf();
+  const { filters, input, sides: [high, wide] } = state, [, , kh, kw] = filters.shape, { stride, start, size } = fieldOf();
   const across = kw > 1 ? (size[1] - 1) / (kw - 1) : 1, down = kh > 1 ? (size[0] - 1) / (kh - 1) : 1;
   const products = new Float64Array(kh * kw), levels = [];
   let sum = 0;
   for (let p = 0; p < kh * kw; ++p) {
     const y = start[0] + row * stride[0] + Math.floor(p / kw) * down, x = start[1] + column * stride[1] + p % kw * across;
-    const inside = y >= 0 && y < side && x >= 0 && x < side;
+    const inside = y >= 0 && y < high && x >= 0 && x < wide;
     levels.push([0, 1, 2].map(c => {
-      const value = inside ? input.data[(c * side + y) * side + x] : 0;
+      const value = inside ? input.data[(c * high + y) * wide + x] : 0;
       products[p] += value * filters.data[(index * 3 + c) * kh * kw + p];
       return (value * input.std[c] + input.mean[c]) * input.divisor;
     }));

@@ -35,7 +35,7 @@ nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, n
     return pixels_of(std::move(result));
   }
   const Lent target(out, "out", Lent::Access::write);
-  const Shape expected = {settings.crop, settings.crop, 3};
+  const Shape expected = {settings.crop, settings.width(), 3};
   if (target.tensor().dtype() != DType::u8 || target.tensor().shape() != expected ||
       !target.tensor().device().is_cpu()) {
     fail("out: expected u8 ", expected, " on the cpu, got ", target.tensor().description());
@@ -105,8 +105,9 @@ void bind_images(nb::module_& m) {
           "__init__",
           [](Preprocess* self, int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
              const std::string& aspect, std::array<std::uint8_t, 3> fill, const std::string& rounding,
-             const std::string& placement, bool antialias) {
+             const std::string& placement, bool antialias, int crop_width) {
             Preprocess settings{resize, crop, mean, std, divisor};
+            settings.crop_width = crop_width;
             set_named(settings.order, "order", order, orders);
             set_named(settings.aspect, "aspect", aspect, aspects);
             settings.fill = fill, settings.antialias = antialias;
@@ -117,14 +118,16 @@ void bind_images(nb::module_& m) {
           nb::arg("resize") = 256, nb::arg("crop") = 224, nb::arg("mean") = Rgb{0, 0, 0}, nb::arg("std") = Rgb{1, 1, 1},
           nb::arg("divisor") = 255.0f, nb::arg("order") = "rgb", nb::arg("aspect") = "kept",
           nb::arg("fill") = std::array<std::uint8_t, 3>{0, 0, 0}, nb::arg("rounding") = "down",
-          nb::arg("placement") = "centre", nb::arg("antialias") = true,
+          nb::arg("placement") = "centre", nb::arg("antialias") = true, nb::arg("crop_width") = 0,
           nb::sig(
               "def __init__(self, resize: int = 256, crop: int = 224, mean: collections.abc.Sequence[float] = (0, 0, "
               "0), std: collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = 'rgb', "
               "aspect: str = 'kept', fill: collections.abc.Sequence[int] = (0, 0, 0), rounding: str = 'down', "
-              "placement: str = 'centre', antialias: bool = True) -> None"))
+              "placement: str = 'centre', antialias: bool = True, crop_width: int = 0) -> None"))
       .def_ro("resize", &Preprocess::resize, "pixels of the short side")
-      .def_ro("crop", &Preprocess::crop, "pixels of both sides of the result")
+      .def_ro("crop", &Preprocess::crop, "pixels of both sides of the result; of its height, where crop_width is given")
+      .def_ro("crop_width", &Preprocess::crop_width, "pixels of the result's width; 0: as of its height")
+      .def_prop_ro("width", &Preprocess::width, "pixels of the result's width")
       .def_prop_ro(
           "mean", [](const Preprocess& p) { return nb::make_tuple(p.mean[0], p.mean[1], p.mean[2]); },
           nb::sig("def mean(self) -> tuple[float, float, float]"))
@@ -151,7 +154,7 @@ void bind_images(nb::module_& m) {
           [](nb::handle self) {
             nb::list fields;
             for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding",
-                                      "placement", "antialias"})
+                                      "placement", "antialias", "crop_width"})
               fields.append(self.attr(field));
             return nb::make_tuple(self.type(), nb::tuple(fields));
           },
@@ -161,7 +164,7 @@ void bind_images(nb::module_& m) {
                               ", std=", text(p.std), ", divisor=", p.divisor, ", order='", order_of(p), "', aspect='",
                               aspect_of(p), "', fill=(", int{p.fill[0]}, ", ", int{p.fill[1]}, ", ", int{p.fill[2]},
                               "), rounding='", rounding_of(p), "', placement='", placement_of(p),
-                              "', antialias=", p.antialias ? "True)" : "False)");
+                              "', antialias=", p.antialias ? "True" : "False", ", crop_width=", p.crop_width, ')');
       });
   m.def("torchvision_imagenet", &torchvision_imagenet, "What torchvision's ImageNet classifiers were trained with.");
   m.def("caffe_imagenet", &caffe_imagenet, "What Caffe's ImageNet classifiers are run with.");
@@ -178,14 +181,15 @@ void bind_images(nb::module_& m) {
         nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess, out: "
                 "numpy.typing.NDArray[numpy.uint8] | None = None, *, upright: bool = False) -> "
                 "numpy.typing.NDArray[numpy.uint8]"),
-        "The picture that the network sees, uint8 [crop, crop, 3]: the bits of torchvision's Resize and CenterCrop.\n"
+        "The picture that the network sees, uint8 [crop, width, 3]: the bits of torchvision's Resize and CenterCrop.\n"
         "What a plan compiled with photos= takes, one row for each.");
-  m.def("preprocess", &preprocess_photo, nb::arg("photo").none(), nb::arg("settings"), nb::kw_only(),
-        nb::arg("upright") = false,
-        nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = False) -> "
-                "numpy.typing.NDArray[numpy.float32]"),
-        "A photograph as a network's input, float32 [1, 3, crop, crop]: the bits of torchvision's Resize, CenterCrop,\n"
-        "ToTensor and Normalize.");
+  m.def(
+      "preprocess", &preprocess_photo, nb::arg("photo").none(), nb::arg("settings"), nb::kw_only(),
+      nb::arg("upright") = false,
+      nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = False) -> "
+              "numpy.typing.NDArray[numpy.float32]"),
+      "A photograph as a network's input, float32 [1, 3, crop, width]: the bits of torchvision's Resize, CenterCrop,\n"
+      "ToTensor and Normalize.");
   m.def("is_photo", &is_photo, nb::arg("thing").none(), nb::sig("def is_photo(thing: object) -> bool"),
         "Whether it is of a kind that a photograph may be of; not whether there is one in it.");
 }

@@ -1,0 +1,76 @@
+#include "lamina/graph/photographs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lamina/ops/element_type.h"
+#include "lamina/ops/op.h"
+
+namespace lamina {
+namespace {
+
+/// The one input, and what it is like, unless it takes f32 [N, 3, H, W] or no pictures.
+std::optional<PictureInput> other_form(const Graph& graph) {
+  if (graph.inputs().size() != 1) return std::nullopt;
+  const Graph::Node& input = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+  const auto form = picture_input(*input.shape);
+  return form && (*input.shape)[1] == 3 && input.dtype == DType::f32 ? std::nullopt : form;
+}
+
+/// An input of the graph in place of `node`, and what leads from it to what `node` took.
+Value pictures_for(Graph& graph, const Graph::Node& node, const PictureInput& form) {
+  const Shape& shape = *node.shape;
+  Value x = graph.input(node.name, {shape[0], 3, form.height, form.width});
+  const auto put = [&](auto module, std::initializer_list<Value> inputs) {
+    return graph.add(node.name + " of photographs." + std::to_string(graph.nodes().size()), std::move(module), inputs);
+  };
+  if (form.channels == 1) {  // Pillow's "L", and torchvision's Grayscale
+    const std::vector<float> shares = {0.299f, 0.587f, 0.114f};
+    x = put(Op("Conv"), {x, put(Constant(Tensor::from(shares, {1, 3, 1, 1})), {})});
+  }
+  if (form.channels_last) x = put(Op("Transpose", {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}}), {x});
+  if (!is_float(node.dtype)) x = put(Op("Round"), {x});
+  if (node.dtype != DType::f32) x = put(Op("Cast", {{"to", std::int64_t{detail::data_type_of(node.dtype)}}}), {x});
+  return x;
+}
+
+}  // namespace
+
+std::optional<PictureInput> picture_input(const Shape& shape) {
+  if (shape.rank() != 4) return std::nullopt;
+  // In this order where both could be the channels.
+  constexpr std::array<std::pair<int, std::int64_t>, 5> forms = {{{1, 3}, {3, 3}, {1, 1}, {3, 1}, {1, open}}};
+  const auto form = std::ranges::find_if(forms, [&](const auto& of) { return shape[of.first] == of.second; });
+  if (form == forms.end()) return std::nullopt;
+  const int down = form->first == 1 ? 2 : 1;
+  return PictureInput{down == 1, form->second == 1 ? 1 : 3, shape[down], shape[down + 1]};
+}
+
+void take_photographs(Graph& graph) {
+  const auto form = other_form(graph);
+  if (!form) return;
+  Graph result;
+  std::vector<Value> made;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Graph::Node& node = graph.nodes()[i];
+    std::vector<Value> inputs;
+    for (const int input : node.inputs) inputs.push_back(input < 0 ? Value() : made[static_cast<std::size_t>(input)]);
+    made.push_back(node.module == nullptr ? pictures_for(result, node, *form)
+                                          : result.add(node.name, node.module, inputs));
+  }
+  for (const int output : graph.outputs()) result.output(made[static_cast<std::size_t>(output)]);
+  graph = std::move(result);
+}
+
+Tensor as_input(const Tensor& pictures, const Graph& graph) {
+  const auto form = other_form(graph);
+  if (!form) return pictures;
+  Graph front;
+  front.output(pictures_for(front, graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])], *form));
+  const Shape& shape = pictures.shape();
+  CompileOptions options{.batch = shape[0], .threads = 1};
+  options.input_shapes[front.nodes()[0].name] = shape;
+  return front.compile(options).run(pictures).clone();
+}
+
+}  // namespace lamina

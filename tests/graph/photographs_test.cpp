@@ -1,0 +1,63 @@
+// Inputs that take pictures in other forms than f32 [N, 3, H, W].
+
+#include "lamina/graph/photographs.h"
+
+#include "lamina/ops/op.h"
+#include "support/file_test.h"
+
+namespace lamina::test {
+namespace {
+
+struct Case {
+  Shape shape;
+  DType dtype;
+  std::optional<PictureInput> form;
+  std::vector<float> seen;  // of two pixels (10, 20, 30) and (40, 50, 60) side by side
+};
+
+// L = 0.299 R + 0.587 G + 0.114 B, rounded where the type is one of whole numbers.
+const Case cases[] = {
+    {{batch, 3, 1, 2}, DType::f32, PictureInput{false, 3, 1, 2}, {10, 40, 20, 50, 30, 60}},
+    {{batch, 1, 2, 3}, DType::f32, PictureInput{true, 3, 1, 2}, {10, 20, 30, 40, 50, 60}},  // an image of one row
+    {{1, open, open, 3}, DType::f32, PictureInput{true, 3, open, open}, {10, 20, 30, 40, 50, 60}},
+    {{batch, open, open, open}, DType::f32, PictureInput{false, 3, open, open}, {10, 40, 20, 50, 30, 60}},
+    {{batch, 1, 1, 2}, DType::f32, PictureInput{false, 1, 1, 2}, {18.15f, 48.15f}},
+    {{batch, 5, 7, 1}, DType::f32, PictureInput{true, 1, 5, 7}, {}},
+    {{batch, 7, 5, 3}, DType::u8, PictureInput{true, 3, 7, 5}, {}},
+    {{batch, 1, 1, 2}, DType::u8, PictureInput{false, 1, 1, 2}, {18, 48}},
+    {{batch, 3, 1, 2}, DType::f16, PictureInput{false, 3, 1, 2}, {10, 40, 20, 50, 30, 60}},
+    {{batch, 4, 8, 8}, DType::f32, std::nullopt, {}},
+    {{batch, 3}, DType::f32, std::nullopt, {}},
+};
+
+TEST(Photographs, BecomeTheInputThatTheModelTakes) {
+  const Tensor pixels = Tensor::from(std::vector<float>{10, 40, 20, 50, 30, 60}, {1, 3, 1, 2});
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.shape.to_string() + " " + std::string(name(c.dtype)));
+    const auto form = picture_input(c.shape);
+    ASSERT_EQ(form.has_value(), c.form.has_value());
+    if (!form) continue;
+    EXPECT_EQ(form->channels_last, c.form->channels_last);
+    EXPECT_EQ(form->channels, c.form->channels);
+    EXPECT_EQ(form->height, c.form->height);
+    EXPECT_EQ(form->width, c.form->width);
+    Graph graph;
+    graph.output(graph.add("y", Op("Identity"), graph.input("x", c.shape, c.dtype)));
+    if (c.seen.empty()) continue;
+    const Tensor seen = as_input(pixels, graph).to(DType::f32);
+    EXPECT_EQ(as_input(pixels, graph).dtype(), c.dtype);
+    ASSERT_EQ(static_cast<std::size_t>(seen.numel()), c.seen.size());
+    for (std::size_t i = 0; i < c.seen.size(); ++i) EXPECT_FLOAT_EQ(seen.values<float>()[i], c.seen[i]) << i;
+    take_photographs(graph);
+    const Graph::Node& input = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+    EXPECT_EQ(input.name, "x");
+    EXPECT_EQ(input.dtype, DType::f32);
+    CompileOptions options{.threads = 1};
+    options.input_shapes["x"] = pixels.shape();
+    const Tensor found = graph.compile(options).run(pixels).to(DType::f32).clone();
+    for (std::size_t i = 0; i < c.seen.size(); ++i) EXPECT_EQ(found.values<float>()[i], seen.values<float>()[i]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace lamina::test
