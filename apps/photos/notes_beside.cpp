@@ -11,10 +11,10 @@ namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::json;
+using Note = nlohmann::json;
 
 /// The object in a file of that name beside the model's; empty where there is none.
-Json beside(const fs::path& file, const char* name) {
+Note beside(const fs::path& file, const char* name) {
   constexpr std::uintmax_t most = 16 << 20;
   const fs::path folder = fs::absolute(file).parent_path();
   for (const auto& place : {folder, folder.filename() == "onnx" ? folder.parent_path() : folder}) {
@@ -22,31 +22,31 @@ Json beside(const fs::path& file, const char* name) {
     if (!fs::is_regular_file(place / name, error) || fs::file_size(place / name, error) > most) continue;
     std::ifstream opened(place / name);
     try {
-      const Json json = detail::parse_json<Json>(std::string(std::istreambuf_iterator<char>(opened), {}), name);
+      const Note json = detail::parse_json<Note>(std::string(std::istreambuf_iterator<char>(opened), {}), name);
       if (json.is_object()) return json;
     } catch (const Error&) {
     }
   }
-  return Json::object();
+  return Note::object();
 }
 
-Json at(const Json& json, const char* key) { return json.is_object() ? json.value(key, Json()) : Json(); }
+Note at(const Note& json, const char* key) { return json.is_object() ? json.value(key, Note()) : Note(); }
 
-bool is_off(const Json& json, const char* key) { return at(json, key) == Json(false); }
+bool is_off(const Note& json, const char* key) { return at(json, key) == Note(false); }
 
-double number(const Json& json, const char* key, double otherwise) {
-  const Json found = at(json, key);
+double number(const Note& json, const char* key, double otherwise) {
+  const Note found = at(json, key);
   return found.is_number() ? found.get<double>() : otherwise;
 }
 
-void set_colours(Rgb& colours, const Json& values) {
+void set_colours(Rgb& colours, const Note& values) {
   if (values.is_number()) colours.fill(values.get<float>());
   if (values.is_array() && values.size() == 1) colours.fill(values[0].get<float>());
   if (values.is_array() && values.size() == 3) colours = values.get<Rgb>();
 }
 
 /// Height and width: {"height", "width"}, {"shortest_edge"} or one number for both. 0 where nothing is said.
-std::array<int, 2> sides(const Json& size) {
+std::array<int, 2> sides(const Note& size) {
   const double both = size.is_number() ? size.get<double>() : number(size, "shortest_edge", 0);
   const auto pixels = [&](const char* key) {
     const double side = number(size, key, both);
@@ -56,7 +56,7 @@ std::array<int, 2> sides(const Json& size) {
 }
 
 /// Of preprocessor_config.json.
-Preprocess of_transformers(const Json& json) {
+Preprocess of_transformers(const Note& json) {
   Preprocess result;
   if (!is_off(json, "do_normalize")) {
     set_colours(result.mean, at(json, "image_mean"));
@@ -64,10 +64,10 @@ Preprocess of_transformers(const Json& json) {
   }
   const double factor = is_off(json, "do_rescale") ? 1 : number(json, "rescale_factor", 1 / 255.0);
   result.divisor = std::abs(factor * 255 - 1) < 1e-3 ? 255.0f : static_cast<float>(1 / factor);
-  const Json said = at(json, "size");
+  const Note said = at(json, "size");
   const auto size = sides(said), crop = sides(at(json, "crop_size"));
   const bool shortest = said.is_object() && said.contains("shortest_edge"),
-             middle = at(json, "do_center_crop") == Json(true);
+             middle = at(json, "do_center_crop") == Note(true);
   const auto seen = middle && crop[0] > 0 ? crop : size;
   result.crop = seen[0], result.crop_width = seen[1];
   result.resize = size[0] > 0 ? size[0] : seen[0];
@@ -81,36 +81,36 @@ Preprocess of_transformers(const Json& json) {
 }
 
 /// Of the pretrained_cfg of timm's config.json.
-Preprocess of_timm(const Json& json) {
+Preprocess of_timm(const Note& json) {
   Preprocess result;
   set_colours(result.mean, at(json, "mean"));
   set_colours(result.std, at(json, "std"));
-  const Json size = at(json, "input_size");
+  const Note size = at(json, "input_size");
   if (!size.is_array() || size.size() != 3) return {.crop = 0};
   result.crop = size[1].get<int>(), result.crop_width = size[2].get<int>();
   result.resize = static_cast<int>(std::floor(result.crop / number(json, "crop_pct", 0.875)));
-  if (at(json, "crop_mode") == Json("squash")) result.aspect = Aspect::ignored;
+  if (at(json, "crop_mode") == Note("squash")) result.aspect = Aspect::ignored;
   return result;
 }
 
-void take_preprocess(Model& model, const fs::path& file, const Json& config) {
-  const Json processor = beside(file, "preprocessor_config.json"), timm = at(config, "pretrained_cfg");
+void take_preprocess(Model& model, const fs::path& file, const Note& config) {
+  const Note processor = beside(file, "preprocessor_config.json"), timm = at(config, "pretrained_cfg");
   if (processor.empty() && !timm.is_object()) return;
   detail::set_noted(model, processor.empty() ? of_timm(timm) : of_transformers(processor));
   const bool bilinear =
-      processor.empty() ? at(timm, "interpolation") == Json("bilinear") : number(processor, "resample", 2) == 2;
+      processor.empty() ? at(timm, "interpolation") == Note("bilinear") : number(processor, "resample", 2) == 2;
   if (model.preprocess && !bilinear) {
     model.warnings.push_back(std::string(processor.empty() ? "config.json" : "preprocessor_config.json") +
                              " asks for another way of resizing than bilinear, which is what photographs get here");
   }
 }
 
-std::vector<std::string> names_of(const Json& config) {
-  if (const Json names = at(config, "id2label"); !names.empty()) {
+std::vector<std::string> names_of(const Note& config) {
+  if (const Note names = at(config, "id2label"); !names.empty()) {
     const std::vector<std::string> list = detail::names_in(names.dump(), "id2label");
     return list[0] == "LABEL_0" ? std::vector<std::string>() : list;
   }
-  const Json names = at(config, "label_names"), described = at(config, "label_descriptions");
+  const Note names = at(config, "label_names"), described = at(config, "label_descriptions");
   if (!names.is_array()) return {};
   std::vector<std::string> list = names.get<std::vector<std::string>>();
   for (std::string& name : list) name = described.is_object() ? described.value(name, name) : name;
@@ -121,12 +121,12 @@ std::vector<std::string> names_of(const Json& config) {
 
 void take_notes_beside(Model& model, const fs::path& file) {
   if ((model.preprocess && !model.labels.empty()) || model.graph.inputs().size() != 1) return;
-  const Json config = beside(file, "config.json");
+  const Note config = beside(file, "config.json");
   const auto passing_over_oddities = [](const auto& take) {
     try {
       take();
     } catch (const Error&) {
-    } catch (const Json::exception&) {
+    } catch (const Note::exception&) {
     }
   };
   if (!model.preprocess) passing_over_oddities([&] { take_preprocess(model, file, config); });

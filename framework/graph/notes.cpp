@@ -8,13 +8,13 @@
 namespace lamina::detail {
 namespace {
 
-using Json = nlohmann::json;
+using Note = nlohmann::json;
 
 /// Numbers that are noted under a key, in turn; whether there are.
 bool take(const Model& model, const char* key, Rgb& numbers) {
   const std::string text = note(model, key);
   if (text.empty()) return false;
-  const Json json = parse_json<Json>(json_of_python(text), key), list = json.is_array() ? json : Json::array({json});
+  const Note json = parse_json<Note>(json_of_python(text), key), list = json.is_array() ? json : Note::array({json});
   for (std::size_t i = 0; i < numbers.size() && !list.empty(); ++i) numbers[i] = list[i % list.size()].get<float>();
   return true;
 }
@@ -45,7 +45,7 @@ std::string json_of_python(std::string_view literal) {
         if (literal[i] == '\\' && i + 1 < literal.size()) ++i;
         text += literal[i];
       }
-      json += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+      json += Note(text).dump(-1, ' ', false, Note::error_handler_t::replace);
     } else if (marks.find(c) != marks.npos) {
       json += c == '(' ? '[' : c == ')' ? ']' : c;
     } else {
@@ -65,7 +65,7 @@ std::string note(const Model& model, std::string_view key) {
 }
 
 std::vector<std::string> names_in(const std::string& literal, const std::string& where) try {
-  const Json list = parse_json<Json>(json_of_python(literal), where);
+  const Note list = parse_json<Note>(json_of_python(literal), where);
   if (list.is_array()) return list.get<std::vector<std::string>>();
   auto left = list.get<std::map<std::string, std::string>>();
   std::vector<std::string> names;
@@ -75,7 +75,7 @@ std::vector<std::string> names_in(const std::string& literal, const std::string&
   }
   if (!left.empty()) fail(where, ": expected names of classes by number, got ", quote(left.begin()->first));
   return names;
-} catch (const Json::exception&) {
+} catch (const Note::exception&) {
   fail(where, " is not as exporters write it: ", quote(literal));
 }
 
@@ -84,7 +84,7 @@ void take_notes(Model& model) {
     try {
       read();
     } catch (const Error&) {
-    } catch (const Json::exception&) {
+    } catch (const Note::exception&) {
     }
   };
   for (const char* key : {"names", "labels", "classes"}) {

@@ -152,7 +152,8 @@ void bind_model(nb::module_& m) {
       nb::sig("def arch_names() -> list[str]"), "The ready-made networks that arch() knows.");
   m.def("for_photographs", &for_photographs, nb::arg("graph"), nb::sig("def for_photographs(graph: Graph) -> Graph"));
   m.def("as_input", &input_of, nb::arg("pictures"), nb::arg("graph"),
-        nb::sig("def as_input(pictures: numpy.typing.NDArray[numpy.float32], graph: Graph) -> typing.Any"));
+        nb::sig("def as_input(pictures: numpy.typing.NDArray[numpy.float32], graph: Graph) -> "
+                "numpy.typing.NDArray[typing.Any]"));
   m.def("top_classes", &top_classes, nb::arg("graph"), nb::arg("scores"), nb::arg("k"),
         nb::sig("def top_classes(graph: Graph, scores: typing.Any, k: int) -> list[list[tuple[int, float]]]"),
         "The k classes with the highest probability of each row of the graph's output [N, classes].");
