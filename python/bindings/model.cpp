@@ -31,9 +31,11 @@ using detail::fail;
 
 Model load_file(const std::filesystem::path& path) {
   const WithoutGil release;
-  Model model = load_model(path);
-  app::take_notes_beside(model, path);
-  return model;
+  return of_file(path, [&] {
+    Model model = load_model(path);
+    app::take_notes_beside(model, path);
+    return model;
+  });
 }
 
 Model load_arch(const std::string& name, nb::handle source, std::string key, std::string strip_prefix) {

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -34,16 +35,29 @@ namespace lamina::python {
 
 namespace {
 
-/// Nothing but Error and TypeError leaves for what a caller got wrong. A file's name need not be UTF-8, and is shown
-/// escaped then.
-void translate(const std::exception_ptr& thrown, void* error) {
+PyObject* error_class = nullptr;
+PyObject* no_such_file_class = nullptr;
+
+/// A file's name need not be UTF-8, and is shown escaped then. `inputs` are those whose values have to be known.
+void raise(PyObject* kind, const Error& error, const std::vector<std::string>& inputs = {}) {
+  const std::string text = in_pythons_words(error.what());
+  const nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+  const nb::object raised = nb::borrow(kind)(message);
+  if (!inputs.empty()) raised.attr("inputs") = nb::tuple(nb::cast(inputs));
+  PyErr_SetObject(kind, raised.ptr());
+}
+
+/// Nothing but Error and TypeError leaves for what a caller got wrong.
+void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
+  } catch (const UnboundInputs& e) {
+    raise(error_class, e, e.names);
+  } catch (const NoSuchFile& e) {
+    raise(no_such_file_class, e);
   } catch (const Error& e) {
-    const std::string text = in_pythons_words(e.what());
-    const nb::object message =
-        nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
-    PyErr_SetObject(static_cast<PyObject*>(error), message.ptr());
+    raise(error_class, e);
   } catch (const std::bad_cast&) {
     PyErr_SetString(PyExc_TypeError, "expected another type of argument");
   }
@@ -77,9 +91,16 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // a daemon thread may well have a plan when the interpreter ends
   (void)lamina::detail::fork_generation();
   watch_for_the_end();
-  nb::exception<Error> error(m, "Error");
+  nb::exception<Error> error(m, "Error", PyExc_ValueError);
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
-  nb::register_exception_translator(&translate, error.ptr());
+  error_class = error.ptr();
+  const nb::object no_such_file = nb::module_::import_("builtins").attr("type")(
+      "NoSuchFile", nb::make_tuple(error, nb::borrow(PyExc_FileNotFoundError)), nb::dict());
+  no_such_file.attr("__module__") = m.attr("__name__");
+  no_such_file.attr("__doc__") = "There is no file of that name.";
+  m.attr("NoSuchFile") = no_such_file;
+  no_such_file_class = no_such_file.ptr();
+  nb::register_exception_translator(&translate, nullptr);
   bind_device(m);
   bind_not_finite(m);
   bind_result(m);

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -26,6 +27,24 @@ T as(nb::handle value, std::string_view what, std::string_view type) {
   if (!truth && number.is_valid() && nb::try_cast<T>(number, result, false)) return result;
   PyErr_Clear();
   throw nb::type_error(detail::concat(what, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
+}
+
+/// There is no file of that name: in Python a FileNotFoundError too.
+class NoSuchFile : public Error {
+ public:
+  using Error::Error;
+};
+
+/// What the work on a file returns; its Error is a NoSuchFile where there is none.
+template <class Work>
+auto of_file(const std::filesystem::path& path, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    std::error_code ignored;
+    if (!path.empty() && !std::filesystem::exists(path, ignored)) throw NoSuchFile(error.what());
+    throw;
+  }
 }
 
 /// A message in which "OpenOptions::key", as the library says it, is "key" here.

@@ -6,7 +6,8 @@
     y = plan(x)                                       # x [32, 3, 224, 224], NumPy or any CUDA tensor
     y = model(x)                                      # the same by a plan that is compiled at the first call
 
-Whatever fails raises lamina.Error, which says the place, what was expected and what was found.
+Whatever fails raises lamina.Error, a ValueError, which says the place, what was expected and what was found; a file that is
+not there is a FileNotFoundError too.
 """
 
 import sys
@@ -18,7 +19,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
                       "with PYTHON_GIL=1, or -X gil=1")
 _signatures.describe(_core)
 
-from ._core import (DeviceDescription, Error, Graph, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
+from ._core import (DeviceDescription, Error, Graph, NoSuchFile, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
                     Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._detect import Detections, Detector
@@ -29,10 +30,10 @@ from ._pool import Pool
 from ._quantize import Quantized, QuantizedLayer, quantize
 
 __version__ = version()
-Error.__module__ = PoolFull.__module__ = __name__
+Error.__module__ = NoSuchFile.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
-    "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NotFiniteWarning", "Plan",
+    "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NoSuchFile", "NotFiniteWarning", "Plan",
     "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load", "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from ._core import Graph, Plan, PlanMemory, Preprocess
+from ._core import Error, Graph, Plan, PlanMemory, Preprocess
 from ._signatures import with_options
 
 if TYPE_CHECKING:
@@ -30,9 +31,16 @@ class Idle(Generic[Compiled]):
     @contextmanager
     def one(self, graph: Graph, options: dict[str, Any], make: Callable[[], Compiled]) -> Iterator[Compiled]:
         """One for this thread: of the graph as it is now, and compiled with these options."""
-        if "constants" in options or "description" in options:  # whose texts say less than they are
+        if "description" in options:  # whose text says less than it is
             yield make()
             return
+        values = options.get("constants", {})
+        if not all(isinstance(value, np.ndarray) for value in values.values()):
+            yield make()
+            return
+        if values:
+            texts = [(name, value.dtype.str, value.shape, sha256(value.tobytes()).digest()) for name, value in values.items()]
+            options = {**options, "constants": sorted(texts)}
         # Threads and GPUs stay behind when a process forks.
         kind = repr((os.getpid(), graph.changes, sorted(options.items(), key=lambda item: item[0])))
         idle = self.idle.setdefault(kind, [])
@@ -75,21 +83,48 @@ class Network:
         self.labels = list(labels)
         self.warnings = list(warnings)
         self._plans: Idle[Plan] = Idle(kinds)
+        self._by_value: set[str] = set()  # inputs whose values decide shapes, axes or weights
 
     @with_options
     def __call__(self, x: Any, **options: Unpack[CompileOptions]) -> Any:
         """The outputs for x, arrays as for Plan.run, by a plan for as many images and such shapes: compiled at the first
         call, kept for others, and of whichever GPU x is on. Arrays with gaps, which a Plan refuses, are copied. Threads may
-        call it at the same time."""
+        call it at the same time. An input whose value decides a shape, such as the size that a picture is resized to, is a
+        constant of the plan: one is kept for each value."""
         x = without_gaps(x)
         with self.plan_for(x, options) as plan:
+            if self._by_value:
+                x = {name: array for name, array in self._named(x, options).items()
+                     if name in plan.input_names or name not in self._by_value}
             return plan(x)
 
-    def plan_for(self, x: Any, options: Mapping[str, Any]) -> AbstractContextManager[Plan]:
-        """A plan of this thread's for arrays like x."""
+    @contextmanager
+    def plan_for(self, x: Any, options: Mapping[str, Any]) -> Iterator[Plan]:
+        """A plan of this thread's for arrays like x, those whose values matter being part of it."""
+        arrays = self._named(x, options)
+        with ExitStack() as stack:
+            while True:
+                given = {name: np.ascontiguousarray(arrays[name]) for name in sorted(self._by_value) if name in arrays}
+                known = {**options, "constants": {**options.get("constants", {}), **given}} if given else options
+                try:
+                    plan = stack.enter_context(self._plan_like(arrays, known))
+                except Error as error:
+                    unknown = {name for name in getattr(error, "inputs", ()) if isinstance(arrays.get(name), np.ndarray)}
+                    if unknown <= self._by_value:
+                        raise
+                    self._by_value |= unknown
+                else:
+                    yield plan
+                    return
+
+    def _named(self, x: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The arrays by the names of the inputs that are no constants."""
+        names = [name for name in self.graph.input_names if name not in options.get("constants", ())]
+        return x if isinstance(x, dict) else dict(zip(names, x if isinstance(x, (tuple, list)) else (x,)))
+
+    def _plan_like(self, arrays: Mapping[str, Any], options: Mapping[str, Any]) -> AbstractContextManager[Plan]:
         ports = [(name, declared) for name, declared in zip(self.graph.input_names, self.graph.input_shapes)
                  if name not in options.get("constants", ())]
-        arrays = x if isinstance(x, dict) else dict(zip([name for name, _ in ports], x if isinstance(x, (tuple, list)) else (x,)))
         keywords: dict[str, Any] = dict(options)
         turned = bool(options.get("photos")) or str(options.get("input_format")).endswith("nhwc")
         opened = {}

@@ -132,9 +132,6 @@ def test_what_would_change_a_result_is_refused(model):
         ort.InferenceSession(model, options, ["CPUExecutionProvider"])
     with pytest.raises(AttributeError, match="SessionOptions has no intra_op_threads"):
         options.intra_op_threads = 1
-    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-    with pytest.raises(lamina.Error, match="end_profiling: no file is written"):
-        session.end_profiling()
 
 
 def test_metadata_of_laminas_own_file():
@@ -152,7 +149,7 @@ def test_bindings_name_what_is_wrong(session, x):
         binding.bind_output("classifier.6", "dml")
     with pytest.raises(lamina.Error, match="expected element_type and shape"):
         binding.bind_output("classifier.6", buffer_ptr=x.ctypes.data)
-    with pytest.raises(lamina.Error, match="run: input \"input\" is missing"):
+    with pytest.raises(lamina.Error, match="run: input input is not bound"):
         session.run_with_iobinding(binding)
     fixed = x.copy()
     fixed.flags.writeable = False

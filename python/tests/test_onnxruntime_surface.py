@@ -74,7 +74,8 @@ def surface(ort, name, folder):
         try:
             return [[each.dtype.name, list(each.shape), np.asarray(each, float).ravel().tolist()] for each in ask()]
         except Exception as error:
-            return "ValueError" if isinstance(error, ValueError) else type(error).__name__
+            known = hasattr(importlib.import_module(f"{ort.__name__}.capi.onnxruntime_pybind11_state"), type(error).__name__)
+            return type(error).__name__ if known else "ValueError" if isinstance(error, ValueError) else type(error)
 
     names, first = [port.name for port in session.get_outputs()], session.get_inputs()[0]
     given = feed(2)

@@ -106,7 +106,7 @@ std::unique_ptr<PyDetector> make_detector(const std::filesystem::path& path, con
       parse_devices(devices == "all" ? (best_device().is_cuda() ? "cuda:all" : "cpu") : devices);
   compile.device = chosen.front();
   return interruptible(compile.stop, [&] {
-    Model model = load_model(path);
+    Model model = of_file(path, [&] { return load_model(path); });
     if (!labels.empty()) model.labels = labels;
     try {
       return std::make_unique<PyDetector>(model, DetectorOptions{.compile = compile, .devices = chosen, .size = size});

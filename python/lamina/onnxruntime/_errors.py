@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .._core import Error
+from .._core import NoSuchFile as NoSuchFile
 
 
 class Fail(Error):
     """What has no exception of its own."""
+
+
+class BindingError(Error, RuntimeError):
+    """A binding that lacks something, or names what the model has not."""
 
 
 class InvalidArgument(Error):
@@ -18,10 +23,6 @@ class InvalidArgument(Error):
 
 class MissingInputs(InvalidArgument, ValueError):
     """As which ONNX Runtime reports them."""
-
-
-class NoSuchFile(Error, FileNotFoundError):
-    """There is no file of that name."""
 
 
 class InvalidProtobuf(Error):

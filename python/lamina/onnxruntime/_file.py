@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,7 +78,7 @@ def _text(value: memoryview) -> str:
     return str(value, "utf-8", "replace")
 
 
-def _port(value_info: memoryview) -> NodeArg:
+def _port(value_info: memoryview, extents: Mapping[str, int]) -> NodeArg:
     """Of a ValueInfoProto; its type is "" where that is not said, its shape [] where that is not or it is a scalar."""
     name, of_type = "", memoryview(b"")
     for number, value in _fields(value_info):
@@ -89,11 +89,16 @@ def _port(value_info: memoryview) -> NodeArg:
     shape: list[int | str | None] = []
     for _, dimension in _fields(_first(of_type, 2) or memoryview(b"")):
         extent: int | str | None = None
+        denoted = None
         for kind, value in _fields(dimension):
             if kind == 1 and value < 1 << 63:  # not negative
                 extent = value
             elif kind == 2:
                 extent = _text(value) or None
+            elif kind == 3:
+                denoted = extents.get("/" + _text(value))
+        if not isinstance(extent, int):
+            extent = extents.get(extent or "", denoted) or extent
         shape.append(extent)
     return NodeArg(name, TYPE_OF_NUMBER.get(_first(of_type, 1), ""), shape)
 
@@ -113,7 +118,7 @@ def is_model(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def declared_in(path: str | os.PathLike[str], file: ModelFile) -> Declared:
+def declared_in(path: str | os.PathLike[str], file: ModelFile, extents: Mapping[str, int]) -> Declared:
     """Of a model file that was read before, and is well-formed."""
     noted = ModelMetadata(dict(file.metadata), file.description)
     with open(path, "rb") as opened:
@@ -137,7 +142,7 @@ def declared_in(path: str | os.PathLike[str], file: ModelFile) -> Declared:
             if inner == 5:  # an initializer
                 has_value.add(_text(_first(part, 8) or memoryview(b"")))
             elif inner in (11, 12):
-                (declared.inputs if inner == 11 else declared.outputs).append(_port(part))
+                (declared.inputs if inner == 11 else declared.outputs).append(_port(part, extents))
     declared.defaults = [port for port in declared.inputs if port.name in has_value]
     declared.inputs = [port for port in declared.inputs if port.name not in has_value]
     return declared

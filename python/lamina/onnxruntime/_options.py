@@ -54,7 +54,7 @@ class _Options:
 
 
 class RunOptions(_Options):
-    """Nothing changes by them."""
+    """Of terminate a run ends with Fail, before it begins or when it is through. Nothing changes by the others."""
 
     log_severity_level = 2
     log_verbosity_level = 0
@@ -89,11 +89,22 @@ class SessionOptions(_Options):
     add_session_config_entry = _Options._add
     get_session_config_entry = _Options._get
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._extents: dict[str, int] = {}
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of names that the model has for open extents, and of denotations, "/DATA_BATCH"."""
+        return self._extents
+
     def add_free_dimension_override_by_name(self, name: str, extent: int) -> None:
-        """Changes nothing: plans are compiled for the extents that come."""
+        """An extent that the model leaves open by this name is taken to be that."""
+        self._extents[name] = extent
 
     def add_free_dimension_override_by_denotation(self, denotation: str, extent: int) -> None:
-        """Changes nothing: plans are compiled for the extents that come."""
+        """An extent that the model denotes so is taken to be that."""
+        self._extents["/" + denotation] = extent
 
     def register_custom_ops_library(self, path: str) -> None:
         raise Error(f"SessionOptions: {path}: libraries with operators for ONNX Runtime are not loaded; "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core import Error, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
+from ._errors import BindingError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,6 +42,24 @@ def _place(device_type: str, device_id: int) -> str:
     if kind not in ("cpu", "cuda"):
         raise Error(f"device_type: expected cpu or cuda, got {device_type}")
     return "cpu" if kind == "cpu" else f"cuda:{device_id}"
+
+
+class OrtDevice:
+    """A device, as some functions of ONNX Runtime's take one."""
+
+    def __init__(self, device_type: str = "cpu", device_id: int = 0) -> None:
+        self._type, self._id = device_type, device_id
+
+    @staticmethod
+    def make(ort_device_name: str, device_id: int = 0) -> OrtDevice:
+        _place(ort_device_name, device_id)
+        return OrtDevice(ort_device_name.lower(), device_id)
+
+    def device_type(self) -> str:
+        return self._type
+
+    def device_id(self) -> int:
+        return self._id
 
 
 class OrtValue:
@@ -178,15 +197,18 @@ class IOBinding:
     @staticmethod
     def _bind(bound: dict[str, Any], kind: str, names: Sequence[str], name: str, what: Any) -> None:
         if name not in names:
-            raise Error(f"bind_{kind}: there is no {kind} {name}; expected one of {', '.join(names)}")
+            raise BindingError(f"bind_{kind}: there is no {kind} {name}; expected one of {', '.join(names)}")
         bound[name] = what
 
     def run(self) -> None:
         session = self._session
+        missing = [name for name in session.input_names if name not in self._inputs]
+        if missing:
+            raise BindingError(f"run: input {', '.join(missing)} is not bound; bind_cpu_input or bind_input does it")
         with session.plan_for(self._inputs) as plan:
             places = [self._asked.get(name, session.device) for name in plan.output_names]
             outputs = [new_tensor(list(shape), dtype, place) if isinstance(place, str) else place
                        for place, shape, dtype in zip(places, plan.output_shapes, plan.output_dtypes, strict=True)]
-            plan(self._inputs, out=outputs, stream=session.stream)
+            plan({name: self._inputs[name] for name in plan.input_names}, out=outputs, stream=session.stream)
             synchronize(session.device, session.stream or 0)
         self._outputs = [OrtValue(outputs[plan.output_names.index(name)]) for name in self._asked]

@@ -1,0 +1,81 @@
+"""What a session takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._core import Error, Graph
+from ._file import Declared, NodeArg
+from ._values import TYPE_TEXT
+
+
+class Ports:
+    """The inputs and outputs of a graph, as its file declares them and these options of `compile` have them."""
+
+    def __init__(self, graph: Graph, declared: Declared, options: Mapping[str, Any]) -> None:
+        self._graph, self._declared, self._options = graph, declared, options
+        self.inputs = self._of_inputs()
+        self._outputs: list[NodeArg] | None = None
+
+    def outputs(self, names: Sequence[str]) -> list[NodeArg]:
+        """As the file says them, with the numbers that follow for extents that it names. Where it says none, an extent that
+        is not the same for all inputs is None."""
+        if self._outputs is None:
+            declared = {port.name: self._as_taken(port, "output_format") for port in self._declared.outputs}
+            named = {extent for port in self.inputs for extent in port.shape}
+            settled = {name for name, port in declared.items()
+                       if port.shape and all(isinstance(extent, int) or extent in named for extent in port.shape)}
+            found = {} if set(names) <= settled else self._by_trial()
+            self._outputs = []
+            for name in names:
+                said, tried = declared.get(name), found.get(name)
+                if said and tried and len(said.shape) == len(tried.shape):
+                    tried = NodeArg(name, said.type or tried.type,
+                                    [two if isinstance(two, int) else one for one, two in zip(said.shape, tried.shape)])
+                self._outputs.append(tried or said or NodeArg(name, "", []))
+        return self._outputs
+
+    def _of_inputs(self) -> list[NodeArg]:
+        """As the file says them, and of Lamina's files the network."""
+        graph = self._graph
+        declared = {port.name: port for port in self._declared.inputs}
+        ports = []
+        for name, shape, dtype in zip(graph.input_names, graph.input_shapes, graph.input_dtypes, strict=True):
+            own = NodeArg(name, TYPE_TEXT[dtype], [None if extent == "?" else extent for extent in shape if extent != "..."])
+            if name not in self._options.get("constants", ()):
+                ports.append(self._as_taken(declared.get(name, own), "input_format"))
+        return ports
+
+    def _as_taken(self, port: NodeArg, which: str) -> NodeArg:
+        """Of f32 in the network, as the caller has it."""
+        dtype, _, layout = str(self._options.get(which, "f32")).partition(",")
+        image = port.type == TYPE_TEXT["f32"] and len(port.shape) == 4
+        if which == "input_format" and image and port.shape[1] == 3 and self._options.get("photos"):
+            dtype, layout = "u8", "nhwc"
+        if port.type != TYPE_TEXT["f32"]:
+            return port
+        turned = [port.shape[i] for i in (0, 2, 3, 1)] if image and layout == "nhwc" else port.shape
+        return NodeArg(port.name, TYPE_TEXT.get(dtype, port.type), turned)
+
+    def _by_trial(self) -> dict[str, NodeArg]:
+        """What two kinds of inputs have in common."""
+        graph = self._graph
+        batch = next((port.shape[0] for port in self.inputs if port.shape and not isinstance(port.shape[0], int)), None)
+        trials = []
+        for images, side in ((2, 64), (3, 96)):
+            options: dict[str, Any] = {"batch": images} if any("N" in shape for shape in graph.input_shapes) else {}
+            options["input_shapes"] = {
+                name: [{"N": images, "?": side}.get(str(extent), extent) for extent in shape]
+                for name, shape in zip(graph.input_names, graph.input_shapes, strict=True) if "?" in shape}
+            try:
+                trials.append(graph.output_ports(**{**self._options, **options}))
+            except Error:
+                return {}
+        ports = {}
+        for (name, shape, dtype), (_, other, _) in zip(*trials, strict=True):
+            extents: list[int | str | None] = [one if one == two else None for one, two in zip(shape, other)]
+            if (shape[:1], other[:1]) == ((2,), (3,)):
+                extents[0] = batch
+            ports[name] = self._as_taken(NodeArg(name, TYPE_TEXT[dtype], extents), "output_format")
+        return ports

@@ -1,0 +1,272 @@
+"""ONNX Runtime's InferenceSession."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._core import Error, ModelFile, Plan, check_options, cuda_device_count, new_tensor
+from .._core import load_model as _load_model
+from .._network import Network
+from .._signatures import with_options
+from ._errors import Fail, InvalidArgument, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
+from ._file import Declared, ModelMetadata, NodeArg, declared_in, is_model
+from ._options import GraphOptimizationLevel, RunOptions, SessionOptions
+from ._ports import Ports
+from ._trace import Trace
+from ._values import DTYPE_OF_TEXT, NUMPY_TYPE, IOBinding, OrtValue
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._model import Path
+    from .._options import CompileOptions
+
+DEVICES = {"CUDAExecutionProvider": "cuda", "CPUExecutionProvider": "cpu"}
+
+Provider = str | tuple[str, Mapping[str, Any]]
+
+
+def get_available_providers() -> list[str]:
+    """The devices of this machine, by the names that ONNX Runtime has for them."""
+    return [name for name, device in DEVICES.items() if device == "cpu" or cuda_device_count() > 0]
+
+
+def changes_nothing(*_: object, **__: object) -> None:
+    """Changes nothing: what goes wrong is an exception, nothing is reported to anybody, and no library is needed."""
+
+
+def _device_of(providers: Sequence[Provider] | None,
+               options: Sequence[Mapping[str, Any]] | None) -> tuple[str, Mapping[str, Any]]:
+    """The first provider that is here, and what it was told. The CPU's is there even if nobody asked for it."""
+    for i, asked in enumerate(providers or get_available_providers()):
+        name, given = asked if isinstance(asked, tuple) else (asked, options[i] if options else {})
+        if name in get_available_providers():
+            return name, given
+        warnings.warn(f"{name} is not here; there are {', '.join(get_available_providers())}", stacklevel=4)
+    return "CPUExecutionProvider", {}
+
+
+def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, Declared]:
+    if isinstance(model, bytes):
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+            file.write(model)
+            file.flush()
+            return _read(file.name, extents)  # whose pages stay when the name goes
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"InferenceSession: expected a path, or the bytes of a file, got {type(model).__name__}")
+    try:
+        read = _load_model(model)
+    except Error as error:
+        kind = NoSuchFile if not os.path.exists(model) else Fail if is_model(model) else InvalidProtobuf
+        raise kind(str(error)) from None
+    return read, declared_in(model, read, extents)
+
+
+class InferenceSession:
+    """A model that is compiled as its inputs come, with the methods of ONNX Runtime's InferenceSession.
+
+    path_or_bytes: of an .onnx file or of one of Lamina's. providers: the first one that is here is used.
+    disabled_optimizers and enable_fallback change nothing. convert=True: arrays of other types than the model's are converted; otherwise they are refused. plans: so many
+    combinations of input shapes are kept compiled; of more the one that was not used for longest goes. The other keywords
+    are those of `compile`: precision="fp16". Threads may share a session: those that run at the same time have a plan each.
+    """
+
+    @with_options
+    def __init__(self, path_or_bytes: Path | bytes, sess_options: SessionOptions | None = None,
+                 providers: Sequence[Provider] | None = None,
+                 provider_options: Sequence[Mapping[str, Any]] | None = None, disabled_optimizers: Sequence[str] | None = None, *,
+                 convert: bool = False, plans: int = 8, enable_fallback: bool = True, **options: Unpack[CompileOptions]) -> None:
+        self._sess_options = self._settings = (sess_options or SessionOptions()).checked()
+        self._enable_fallback = enable_fallback
+        self._model_path = None if isinstance(path_or_bytes, bytes) else path_or_bytes
+        self._model_bytes = path_or_bytes if isinstance(path_or_bytes, bytes) else None
+        self._trace = Trace(self._settings.profile_file_prefix) if self._settings.enable_profiling else None
+        self._options: dict[str, Any] = {"threads": self._settings.intra_op_num_threads, **options}
+        if self._settings.graph_optimization_level == GraphOptimizationLevel.ORT_DISABLE_ALL:
+            self._options.setdefault("fuse", False)
+        self._use(providers, provider_options)
+        read, self._declared = _read(path_or_bytes, self._settings.extents)
+        check_options(read.preprocess, **self._options)
+        self._network = Network(read.graph, read.preprocess, kinds=plans)
+        self._plans, self._convert = plans, convert
+        self._ports = Ports(read.graph, self._declared, self._options)
+        self._inputs = self._ports.inputs
+        self._batched = [name for name, shape in zip(read.graph.input_names, read.graph.input_shapes) if shape[:1] == ("N",)]
+        self.input_names = tuple(port.name for port in self._inputs)
+        self.bindable_inputs = (*self.input_names, *(port.name for port in self._declared.defaults))
+        self.output_names = tuple(self._options.get("outputs") or read.graph.output_names)
+
+    def _use(self, providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> None:
+        provider, told = _device_of(providers, options)
+        self._providers = self._fallback_providers = [provider]
+        self._provider_options = {provider: {key: str(value) for key, value in told.items()}}
+        self.device = DEVICES[provider]
+        if self.device == "cuda":
+            self.device = f"cuda:{told.get('device_id', 0)}"
+        stream = told.get("user_compute_stream")
+        self.stream = int(stream) if stream else None
+        self._options["device"] = self.device
+
+    def set_providers(self, providers: Sequence[Provider] | None = None,
+                      provider_options: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """From now on on the first of these that is here."""
+        self._use(providers, provider_options)
+        self._network = Network(self._network.graph, self._network.preprocess, kinds=self._plans)
+
+    def get_providers(self) -> list[str]:
+        return self._providers
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return self._provider_options
+
+    def get_session_options(self) -> SessionOptions:
+        return self._settings
+
+    def get_modelmeta(self) -> ModelMetadata:
+        return self._declared.metadata
+
+    enable_fallback = disable_fallback = set_tuning_results = set_ep_dynamic_options = release_captured_graph = changes_nothing
+
+    def get_tuning_results(self) -> list[Any]:
+        return []
+
+    def end_profiling(self) -> str:
+        """Writes the runs of a session whose SessionOptions asked for it, as a trace for Chrome, and says the file's name."""
+        trace, self._trace = self._trace, None
+        return trace.write() if trace else ""
+
+    def get_profiling_start_time_ns(self) -> int:
+        return self._trace.start if self._trace else 0
+
+    def create_ortvalue_from_shape_and_type(self, shape: Sequence[int], element_type: Any, device_type: str = "cpu",
+                                            device_id: int = 0) -> OrtValue:
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id)
+
+    def get_inputs(self) -> list[NodeArg]:
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        """As the file says them, before and after a run."""
+        return list(self._ports.outputs(self.output_names))
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        return list(self._declared.defaults)
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
+            run_options: RunOptions | None = None) -> list[Any]:
+        """The outputs asked for, all if None, in order.
+
+        Arrays of the host, lists and numbers give NumPy arrays. Arrays of a GPU (anything with __dlpack__) are used where
+        they are and give lamina.Tensors there, torch.from_dlpack(y). run_options.terminate ends with Fail.
+        """
+        return self._results(*self._asked(output_names, input_feed), run_options)
+
+    def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
+                  callback: Callable[[list[Any], Any, str], object], user_data: Any, run_options: RunOptions | None = None) -> None:
+        """As run, on a thread of its own, which then calls callback(results, user_data, error); error is "" where there is none."""
+        asked = self._asked(output_names, input_feed)
+
+        def work() -> None:
+            try:
+                results, error = self._results(*asked, run_options), ""
+            except Error as failed:
+                results, error = [], str(failed)
+            callback(results, user_data, error)
+
+        threading.Thread(target=work, name="lamina run_async").start()
+
+    def _asked(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
+        """What is wanted, and the arrays for it. Raises InvalidArgument."""
+        wanted = list(output_names or self.output_names)
+        for name in wanted:
+            if name not in self.output_names:
+                raise InvalidArgument(f"run: there is no output {name}; expected some of {', '.join(self.output_names)}")
+        given = ", ".join(input_feed) or "none"
+        if not set(self.input_names) <= set(input_feed):
+            raise MissingInputs(f"run: expected inputs {', '.join(self.input_names)}, got {given}")
+        ports = {port.name: port for port in (*self._inputs, *self._declared.defaults)}
+        if not set(input_feed) <= set(ports):
+            raise InvalidArgument(f"run: expected inputs {', '.join(ports)}, got {given}")
+        return wanted, {name: self._array(ports[name], value) for name, value in input_feed.items()}
+
+    def _results(self, wanted: Sequence[str], feed: dict[str, Any], run_options: RunOptions | None) -> list[Any]:
+        for finished in (False, True):
+            if run_options is not None and run_options.terminate:
+                raise Fail("run: ended, as RunOptions.terminate says")
+            if not finished:
+                results = self._run(wanted, feed)
+        return results
+
+    def _run(self, wanted: Sequence[str], feed: dict[str, Any]) -> list[Any]:
+        empty = [name for name in self._batched if getattr(feed.get(name), "shape", (1,))[:1] == (0,)]
+        if empty:
+            return self._of_no_images(feed, empty, wanted)
+        with raised_as(InvalidArgument), self.plan_for(feed) as plan:
+            return self._computed(plan, feed, wanted)
+
+    def _computed(self, plan: Plan, feed: Mapping[str, Any], wanted: Sequence[str]) -> list[Any]:
+        if len(plan.input_names) < len(feed):  # the others are constants of the plan
+            feed = {name: feed[name] for name in plan.input_names}
+        with self._trace.run(plan, feed) if self._trace else nullcontext():
+            result = plan(feed, stream=self.stream)
+        results = result if isinstance(result, tuple) else (result,)
+        return [results[plan.output_names.index(name)] for name in wanted]
+
+    def _of_no_images(self, feed: Mapping[str, Any], empty: Sequence[str], wanted: Sequence[str]) -> list[Any]:
+        """By one image in a plan for two, which takes no fewer than it has unless each output is one of each image."""
+        types = {port.name: NUMPY_TYPE[DTYPE_OF_TEXT[port.type]] for port in self._inputs}
+        two, one = ({**feed, **{name: np.zeros((count, *feed[name].shape[1:]), types[name]) for name in empty}}
+                    for count in (2, 1))
+        with raised_as(InvalidArgument), self.plan_for(two) as plan:
+            results = self._computed(plan, one, wanted)
+        return [result[:0] if isinstance(result, np.ndarray) else new_tensor([0, *result.shape[1:]], result.dtype, result.device)
+                for result in results]
+
+    def run_with_ort_values(self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue],
+                            run_options: RunOptions | None = None) -> list[OrtValue]:
+        """As run, from OrtValues to OrtValues."""
+        return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def io_binding(self) -> IOBinding:
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """The outputs that were bound, from the inputs that were."""
+        if run_options is not None and run_options.terminate:
+            raise Fail("run: ended, as RunOptions.terminate says")
+        iobinding.run()
+
+    def plan_for(self, feed: Mapping[str, Any]) -> AbstractContextManager[Plan]:
+        """For inputs of these shapes; compiled if it is the first time that they come."""
+        return self._network.plan_for(feed, self._options)
+
+    def _array(self, port: NodeArg, value: Any) -> Any:
+        if isinstance(value, OrtValue):
+            return value.tensor
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            return value
+        expected = NUMPY_TYPE[DTYPE_OF_TEXT[port.type]]
+        if isinstance(value, (list, tuple, int, float, bool)):  # numbers that have no type of their own
+            try:
+                return np.asarray(value, expected, order="C")
+            except (ValueError, TypeError) as error:
+                raise InvalidArgument(f"run: {port.name}: expected numbers in lists of the same lengths: {error}") from None
+        array = np.asarray(value, order="C")
+        if self._settings.extents and (len(array.shape) != len(port.shape) or
+                                       any(isinstance(want, int) and want != got for want, got in zip(port.shape, array.shape))):
+            raise InvalidArgument(f"run: {port.name}: expected {port.shape}, as SessionOptions say, got {list(array.shape)}")
+        if array.dtype.name != expected:
+            if array.dtype.kind not in "biufc":
+                raise InvalidArgument(f"run: {port.name}: expected an array of {expected}, got {type(value).__name__}")
+            if not self._convert:
+                raise InvalidArgument(f"run: {port.name}: expected {expected}, got {array.dtype.name}; convert=True converts")
+            array = array.astype(expected)
+        return array
