@@ -94,8 +94,9 @@ NB_MODULE(_core, m) {
   nb::exception<Error> error(m, "Error", PyExc_ValueError);
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
   error_class = error.ptr();
-  const nb::object no_such_file = nb::module_::import_("builtins").attr("type")(
-      "NoSuchFile", nb::make_tuple(error, nb::borrow(PyExc_FileNotFoundError)), nb::dict());
+  const nb::object no_such_file =
+      nb::module_::import_("builtins")
+          .attr("type")("NoSuchFile", nb::make_tuple(error, nb::borrow(PyExc_FileNotFoundError)), nb::dict());
   no_such_file.attr("__module__") = m.attr("__name__");
   no_such_file.attr("__doc__") = "There is no file of that name.";
   m.attr("NoSuchFile") = no_such_file;

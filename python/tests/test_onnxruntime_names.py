@@ -83,6 +83,18 @@ def test_a_run_on_a_thread_of_its_own(relu, x):
         session.run_async(None, {"z": x}, callback, None)
 
 
+def test_a_model_is_left_where_it_is_asked_for(relu, x, tmp_path):
+    """Programs keep it, and open that file the next time."""
+    options = ort.SessionOptions()
+    for model in (relu, relu.read_bytes()):
+        options.optimized_model_filepath = str(tmp_path / "kept.onnx")
+        ort.InferenceSession(model, options, **OF_CPU)
+        np.testing.assert_array_equal(ort.InferenceSession(tmp_path / "kept.onnx", **OF_CPU).run(None, {"x": x})[0], np.maximum(x, 0))
+    options.optimized_model_filepath = str(tmp_path / "no folder/kept.onnx")
+    with pytest.raises(lamina.Error, match="optimized_model_filepath .*: cannot be written: No such file or directory"):
+        ort.InferenceSession(relu, options, **OF_CPU)
+
+
 def test_terminate(relu, x):
     session, options = ort.InferenceSession(relu, **OF_CPU), ort.RunOptions()
     assert len(session.run(None, {"x": x}, options)) == 1

@@ -21,7 +21,7 @@ IMPORT = "import onnxruntime as ort"
 def run(name, model, folder, module):
     """What a program prints and saves."""
     text = (PROGRAMS / f"{name}.py").read_text()
-    assert text.count("onnxruntime") == 1 and IMPORT in text
+    assert text.count("import onnxruntime") == 1 and IMPORT in text
     program, saved = folder / f"{module}_{name}.py", folder / f"{module}.npy"
     program.write_text(text.replace(IMPORT, f"import {module} as ort"))
     done = subprocess.run([sys.executable, program, model, saved], capture_output=True, text=True, timeout=120)
@@ -130,3 +130,25 @@ def test_described(tmp_path):
                                  *((14, onnx.field(1, key) + onnx.field(2, text)) for key, text in noted.items())])
     check("described", model, tmp_path, r"0\nthere is no intra_op_threads\nWriter\|7\|test.pets\|Tells pets apart \u00e9\|graph\|of pets\n"
           r"dog \['imgsz', 'names'\]\n\['CPUExecutionProvider'\] \['CPUExecutionProvider'\] \[\]\ndog\n", [[12, 18]])
+
+
+def test_packages(tmp_path, random):
+    """Scores of four characters, whose list is noted in the file as PaddleOCR does it."""
+    w = random.standard_normal((4, 3, 3, 3), np.float32)
+    nodes = [onnx.node("Conv", ["x", "w"], "c", pads=[1, 1, 1, 1], strides=[2, 2]), onnx.node("HardSwish", ["c"], "h"),
+             onnx.node("GlobalAveragePool", ["h"], "p"), onnx.node("Flatten", ["p"], "y", axis=1)]
+    model = onnx.write(tmp_path / "net.onnx", nodes, [("x", "float32", ["DynamicDimension.0", 3, "DynamicDimension.1", "DynamicDimension.2"])],
+                       [("y", "float32", ["DynamicDimension.0", 4])], {"w": w},
+                       of_model=[(14, onnx.field(1, "character") + onnx.field(2, "a\nb\nc\nd"))])
+    check("packages", model, tmp_path, r"([abcd] \(4,\) \['x'\] CPUExecutionProvider\n){8}")
+
+
+def test_lists(tmp_path, random):
+    table, v = random.standard_normal((256, 6), np.float32) / 8, random.standard_normal((6, 3), np.float32)
+    nodes = [onnx.node("Gather", ["table", "bytes"], "words"), onnx.node("ReduceSum", ["words", "second"], "most", keepdims=0),
+             onnx.node("MatMul", ["most", "v"], "logits"), onnx.node("Softmax", ["logits"], "target_label", axis=-1)]
+    model = onnx.write(tmp_path / "net.onnx", nodes, [("bytes", "int32", ["batch", 16])], [("target_label", "float32", ["batch", 3])],
+                       {"table": table, "v": v, "second": np.array([1])})
+    raised = np.exp(np.stack([table[list(text)].sum(0) @ v for text in (b"#!/bin/sh\nexit 0", b"<html><body></b>")]))
+    found = raised / raised.sum(1, keepdims=True)
+    check("lists", model, tmp_path, r"1 \['0\.\d{3}'\]\n2 \['0\.\d{3}', '0\.\d{3}'\]\n", found[[0, 0, 1]])

@@ -67,7 +67,8 @@ class RunOptions(_Options):
 
 class SessionOptions(_Options):
     """intra_op_num_threads and ORT_DISABLE_ALL mean here what they mean there. The other fields are about ONNX Runtime's
-    memory, logs and threads between layers, and change nothing. What would change a result or write a file is refused."""
+    memory, logs and threads between layers, and change nothing. To optimized_model_filepath goes the model as it is: what
+    is done to it here is done anew in each process. What would change a result is refused."""
 
     intra_op_num_threads = 0
     graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -117,8 +118,3 @@ class SessionOptions(_Options):
         raise Error(f"SessionOptions: {', '.join(names)}: weights come from the model file, not from "
                     "add_external_initializers")
 
-    def checked(self) -> SessionOptions:
-        if self.optimized_model_filepath:
-            raise Error(f"SessionOptions: optimized_model_filepath {self.optimized_model_filepath}: no optimized model "
-                        "is written; `lamina convert` writes a model of Lamina's")
-        return self

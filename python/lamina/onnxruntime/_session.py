@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,16 @@ def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, D
     return read, declared_in(model, read, extents)
 
 
+def _copy(model: Path | bytes, path: str) -> None:
+    """Appears whole: other processes may look for it."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", delete=False) as file:
+            file.write(model if isinstance(model, bytes) else FilePath(model).read_bytes())
+        os.replace(file.name, path)
+    except OSError as error:
+        raise Fail(f"SessionOptions: optimized_model_filepath {path}: cannot be written: {error.strerror}") from None
+
+
 class InferenceSession:
     """A model that is compiled as its inputs come, with the methods of ONNX Runtime's InferenceSession.
 
@@ -84,7 +95,7 @@ class InferenceSession:
                  providers: Sequence[Provider] | None = None,
                  provider_options: Sequence[Mapping[str, Any]] | None = None, disabled_optimizers: Sequence[str] | None = None, *,
                  convert: bool = False, plans: int = 8, enable_fallback: bool = True, **options: Unpack[CompileOptions]) -> None:
-        self._sess_options = self._settings = (sess_options or SessionOptions()).checked()
+        self._sess_options = self._settings = sess_options or SessionOptions()
         self._enable_fallback = enable_fallback
         self._model_path = None if isinstance(path_or_bytes, bytes) else path_or_bytes
         self._model_bytes = path_or_bytes if isinstance(path_or_bytes, bytes) else None
@@ -95,6 +106,8 @@ class InferenceSession:
         self._use(providers, provider_options)
         read, self._declared = _read(path_or_bytes, self._settings.extents)
         check_options(read.preprocess, **self._options)
+        if self._settings.optimized_model_filepath:
+            _copy(path_or_bytes, self._settings.optimized_model_filepath)
         self._network = Network(read.graph, read.preprocess, kinds=plans)
         self._plans, self._convert = plans, convert
         self._ports = Ports(read.graph, self._declared, self._options)
