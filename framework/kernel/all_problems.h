@@ -5,6 +5,7 @@
 #include "lamina/kernel/conv_sum.h"
 #include "lamina/kernel/map/map.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/recurrent.h"
 #include "lamina/kernel/squeeze_excite.h"
 
 /// Every kind of problem, once: calls each(Problem) for all of them. A macro because that is how an explicit
@@ -14,5 +15,5 @@
       each(ConvProblem) each(ConvSumProblem) each(ConversionProblem) each(CumulativeProblem) each(GatherProblem)      \
           each(GridSampleProblem) each(LinearProblem) each(LocalResponseProblem) each(MapProblem) each(MatMulProblem) \
               each(MoveProblem) each(NormProblem) each(NormalizationProblem) each(PointwiseProblem) each(PoolProblem) \
-                  each(ReduceProblem) each(ResampleProblem) each(ScatterProblem) each(SoftmaxProblem)                 \
-                      each(SqueezeExciteProblem) each(TopKProblem)
+                  each(RecurrentProblem) each(ReduceProblem) each(ResampleProblem) each(ScatterProblem)               \
+                      each(SoftmaxProblem) each(SqueezeExciteProblem) each(TopKProblem)

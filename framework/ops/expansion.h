@@ -72,6 +72,13 @@ class Expansion {
   /// The same with numbers after the first operand.
   int pointwise(Pointwise function, int node, double a, double b = 0);
 
+  /// What the outputs of a node are all taken from: made for the first of them, then known.
+  template <class Make>
+  int once(const Make& make) {
+    int& made = network_.made_once(op_, attributes_, inputs_);
+    return made >= 0 ? made : made = make();
+  }
+
   /// Throws Error in the op's name.
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... why) const {

@@ -86,6 +86,11 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   return id;
 }
 
+int& Network::made_once(std::string_view op, Attributes attributes, std::vector<int> inputs) {
+  std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "output"; });
+  return made_once_.try_emplace({std::string(op), std::move(attributes), std::move(inputs)}, -1).first->second;
+}
+
 std::vector<std::string> Network::inputs_of(int id) const {
   std::vector<bool> needed(nodes_.size(), false);
   needed[static_cast<std::size_t>(id)] = true;

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "lamina/module/module.h"
@@ -56,6 +59,10 @@ class Network {
   }
   void rename(int id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
 
+  /// Where the number of the node is kept that an op with these attributes, but for "output", makes of these nodes for
+  /// all its outputs; -1: not made yet.
+  int& made_once(std::string_view op, Attributes attributes, std::vector<int> inputs);
+
   /// The names of the inputs that a node depends on.
   std::vector<std::string> inputs_of(int id) const;
 
@@ -65,6 +72,7 @@ class Network {
   int append_constant(std::string name, Tensor value);
 
   std::vector<Node> nodes_;
+  std::map<std::tuple<std::string, Attributes, std::vector<int>>, int> made_once_;
   std::size_t stored_ = 0, computed_ = 0;  // bytes of constants
 };
 

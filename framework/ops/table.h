@@ -33,5 +33,6 @@ std::span<const OpRow> pool_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> grid_ops();
 std::span<const OpRow> quantized_ops();
+std::span<const OpRow> recurrent_ops();
 
 }  // namespace lamina::detail

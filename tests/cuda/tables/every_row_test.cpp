@@ -52,6 +52,7 @@ std::vector<Cell> cells() {
   add_activation_rows(rows);
   add_array_rows(rows);
   add_lookup_rows(rows);
+  add_recurrent_rows(rows);
   add_product_rows(rows);
   std::vector<Cell> result;
   for (const int architecture : {90, 80, 75}) {

@@ -36,5 +36,6 @@ void add_activation_rows(std::vector<TableRow>& rows);  // of cuda/kernels.cpp
 void add_array_rows(std::vector<TableRow>& rows);       // of cuda/array
 void add_lookup_rows(std::vector<TableRow>& rows);      // of cuda/lookup
 void add_product_rows(std::vector<TableRow>& rows);     // of cuda/product
+void add_recurrent_rows(std::vector<TableRow>& rows);   // of cuda/recurrent
 
 }  // namespace lamina::test

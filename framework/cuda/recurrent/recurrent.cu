@@ -1,0 +1,254 @@
+// Steps of recurrent layers, see kernel/rules/recurrent.h.
+//
+// A block owns groups of 32 units of one direction and up to `rows` images: warp w adds up every eighth term of all
+// gates' products of a group, a thread those of one unit; the warps meet in shared memory, and warp n makes what is
+// image n's. Where there are clusters, one of up to eight blocks has all units of its images and takes all steps in one
+// launch, with a barrier between; else a step is a launch (two, where r is a factor of h). What others read of a step,
+// h and r h, is in the workspace, f32, as c is.
+//
+// Shared memory: rows * H floats of what is multiplied, dynamic, and 8 * rows * gates * 32 sums (16 KB for four rows).
+// Preconditions: `takes`.
+
+#include <algorithm>
+
+#include "lamina/base/math.h"
+#include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/pointwise_functions.cuh"
+#include "lamina/cuda/ptx/cluster.cuh"
+#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/kernel/kernel.h"
+#include "lamina/kernel/rules/recurrent.h"
+
+namespace lamina {
+namespace cuda {
+namespace {
+
+using namespace tables;
+
+constexpr int lanes = 32, warps = 8, threads = lanes * warps, most_gates = 4, most_rows = 4;
+constexpr std::int64_t most_hidden = 2048;  // of which four rows are 32 KB
+
+struct CellFunction {
+  Pointwise function = Pointwise::tanh;
+  float a = 0, b = 0;
+
+  __device__ float operator()(float v) const {
+    switch (function) {
+      case Pointwise::sigmoid: return sigmoid_of(v);
+      case Pointwise::tanh: return tanhf(v);
+      case Pointwise::relu: return activate(v, true);
+      default: return clipped(a * v + b, 0.0f, 1.0f);
+    }
+  }
+};
+
+struct RecurrentArgs {
+  const void *x = nullptr, *h = nullptr, *c = nullptr;  // [T, N, D, G, H]; [N, D, H], or null
+  const std::int32_t* lengths = nullptr;
+  void* y = nullptr;                                  // [T + 1 or 2, N, D, H]
+  float* state = nullptr;                             // [D, N, 4, H]: h by turns, c or z, r h
+  const void* weights = nullptr;                      // by blocks of 32 units
+  const float *bias = nullptr, *peepholes = nullptr;  // [D, H]; [D, 3, H], or null
+  IndexFault* fault = nullptr;
+  CellFunction functions[2][3] = {};
+  RecurrentProblem::Phase phase[2] = {};
+  int steps = 0, images = 0, directions = 0, hidden = 0, gates = 0, phases = 0;
+  float clip = 0;
+  Cell cell = Cell::lstm;
+  bool reverse = false, reset_after = false, input_forget = false;
+
+  __device__ std::int64_t place(std::int64_t row, int image, int direction) const {
+    return ((row * images + image) * directions + direction) * hidden;
+  }
+  __device__ float* state_of(int image, int direction, int which) const {
+    return state + ((static_cast<std::int64_t>(direction) * images + image) * 4 + which) * hidden;
+  }
+  __device__ int length(int image) const {
+    const int length = lengths == nullptr ? steps : lengths[image];
+    if (length >= 0 && length <= steps) return length;
+    if (fault != nullptr) *fault = {.found = 1, .index = length, .extent = steps + 1};
+    return length < 0 ? 0 : steps;
+  }
+};
+
+/// One unit of one image: what its cell makes of the sums of the phase's gates.
+template <class T>
+__device__ void finish(const RecurrentArgs& a, int step, int phase, int image, int d, int unit,
+                       const float (&sum)[most_gates]) {
+  const int length = a.length(image), last = a.cell == Cell::lstm ? a.steps + 1 : a.steps;
+  const auto put = [&](int row, float v) { static_cast<T*>(a.y)[a.place(row, image, d) + unit] = from_f32<T>(v); };
+  if (step >= length) {
+    put(step, 0);
+    for (int row = a.steps; length == 0 && row <= last; ++row) put(row, 0);
+    return;
+  }
+  const int now = d == 1 || a.reverse ? length - 1 - step : step;
+  const auto x = [&](int gate) {
+    return to_f32(static_cast<const T*>(a.x)[a.place(now, image, d) * a.gates + gate * a.hidden + unit]);
+  };
+  const auto before = [&](const void* given, int which) {
+    if (step > 0) return a.state_of(image, d, which)[unit];
+    return given == nullptr ? 0.0f : to_f32(static_cast<const T*>(given)[a.place(0, image, d) + unit]);
+  };
+  const auto gate = [&](int function, float v) { return a.functions[d][function](clipped(v, -a.clip, a.clip)); };
+  float* const kept = a.state_of(image, d, 2) + unit;
+  float h = 0;
+  if (a.cell == Cell::rnn) {
+    h = gate(0, x(0) + sum[0]);
+  } else if (a.cell == Cell::lstm) {
+    const auto with_c = [&](int which, int peephole, float c) {
+      const float* const p = a.peepholes == nullptr ? nullptr : a.peepholes + (d * 3 + peephole) * a.hidden;
+      return gate(0, x(which) + sum[which] + (p == nullptr ? 0 : p[unit] * c));
+    };
+    const float c = before(a.c, 2), i = with_c(0, 0, c), f = a.input_forget ? 1 - i : with_c(2, 2, c);
+    const float next = *kept = f * c + i * gate(1, x(3) + sum[3]);
+    h = with_c(1, 1, next) * a.functions[d][2](next);
+    if (step == length - 1) put(last, next);
+  } else {
+    const float old = before(a.h, step % 2), z = phase == 1 ? *kept : gate(0, x(0) + sum[0]);
+    float of_h = sum[0];
+    if (phase == 0) {
+      const float r = gate(0, x(1) + sum[1]);
+      *kept = z;
+      a.state_of(image, d, 3)[unit] = r * old;
+      if (a.phases == 2) return;
+      of_h = r * (sum[2] + a.bias[d * a.hidden + unit]);
+    }
+    const float candidate = gate(1, x(2) + of_h);
+    h = candidate + z * (old - candidate);
+  }
+  a.state_of(image, d, 1 - step % 2)[unit] = h;
+  put(now, h);
+  if (step == length - 1) put(a.steps, h);
+}
+
+/// Turns [first, first + count) of all: of each step its phases.
+template <class T, int rows>
+__global__ void __launch_bounds__(threads, 1)
+    recurrent_kernel(const __grid_constant__ RecurrentArgs a, int first, int count) {
+  extern __shared__ float operand[];  // [rows][H]
+  __shared__ float sums[warps][rows][most_gates][lanes];
+  let_successor_start();
+  wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x) % lanes, warp = static_cast<int>(threadIdx.x) / lanes;
+  const int d = static_cast<int>(blockIdx.z), first_image = static_cast<int>(blockIdx.y) * rows;
+  const int groups = (a.hidden + lanes - 1) / lanes;
+#pragma unroll 1
+  for (int turn = first; turn < first + count; ++turn) {
+    const int step = turn / a.phases, phase = turn % a.phases, gates = a.phase[phase].gates;
+#if __CUDA_ARCH__ >= 900
+    if (turn > first) ptx::cluster_sync();
+#endif
+    for (int i = static_cast<int>(threadIdx.x); i < rows * a.hidden; i += threads) {
+      const int image = first_image + i / a.hidden, k = i % a.hidden;
+      operand[i] = 0;
+      if (image >= a.images) continue;
+      if (step > 0 || phase > 0) {
+        operand[i] = __ldcg(a.state_of(image, d, phase > 0 ? 3 : step % 2) + k);
+      } else if (a.h != nullptr) {
+        operand[i] = to_f32(static_cast<const T*>(a.h)[a.place(0, image, d) + k]);
+      }
+    }
+    __syncthreads();
+    const std::int64_t before = (d * a.gates + a.phase[phase].first) * groups;
+    const T* const weights = static_cast<const T*>(a.weights) + before * lanes * a.hidden + lane;
+#pragma unroll 1
+    for (int group = static_cast<int>(blockIdx.x); group < groups; group += static_cast<int>(gridDim.x)) {
+      float sum[rows][most_gates] = {};
+#pragma unroll 4
+      for (int k = warp; k < a.hidden; k += warps) {
+        const T* const term = weights + (static_cast<std::int64_t>(group) * a.hidden + k) * gates * lanes;
+#pragma unroll
+        for (int g = 0; g < most_gates; ++g) {
+          const float weight = g < gates ? to_f32(term[g * lanes]) : 0;
+#pragma unroll
+          for (int n = 0; n < rows; ++n) sum[n][g] += operand[n * a.hidden + k] * weight;
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < rows * most_gates; ++i)
+        sums[warp][i / most_gates][i % most_gates][lane] = sum[i / most_gates][i % most_gates];
+      __syncthreads();
+      const int unit = group * lanes + lane;
+      if (warp < rows && first_image + warp < a.images && unit < a.hidden) {
+        float total[most_gates] = {};
+#pragma unroll
+        for (int i = 0; i < warps * most_gates; ++i)
+          total[i % most_gates] += sums[i / most_gates][warp][i % most_gates][lane];
+        finish<T>(a, step, phase, first_image + warp, d, unit, total);
+      }
+      __syncthreads();
+    }
+  }
+}
+
+bool takes(const RecurrentProblem& problem, const Preparation& p) {
+  return lamina::detail::is_recurrence(problem, p) && is_activation(p.input().format.dtype) &&
+         problem.hidden <= most_hidden && p.input().shape.numel() <= std::int64_t{1} << 30;
+}
+
+std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Preparation& p) {
+  const Shape& in = p.input().shape;
+  const DType type = p.input().format.dtype;
+  Constants constants(index(p));
+  RecurrentArgs args = {.weights = constants.add(lamina::detail::weights_by_blocks(problem, lanes, type)),
+                        .phase = {problem.phase(0), problem.phase(1)},
+                        .steps = static_cast<int>(in[0]),
+                        .images = static_cast<int>(in[1]),
+                        .directions = problem.directions,
+                        .hidden = static_cast<int>(problem.hidden),
+                        .gates = problem.gates(),
+                        .phases = problem.phases(),
+                        .clip = problem.clip,
+                        .cell = problem.cell,
+                        .reverse = problem.reverse,
+                        .reset_after = problem.reset_after,
+                        .input_forget = problem.input_forget};
+  if (problem.bias.defined()) args.bias = static_cast<const float*>(constants.add(problem.bias));
+  if (problem.peepholes.defined()) args.peepholes = static_cast<const float*>(constants.add(problem.peepholes));
+  const std::size_t each = problem.functions.size() / static_cast<std::size_t>(problem.directions);
+  for (std::size_t i = 0; i < problem.functions.size(); ++i) {
+    const PointwiseStep& f = problem.functions[i];
+    args.functions[i / each][i % each] = {f.function, static_cast<float>(f.a), static_cast<float>(f.b)};
+  }
+  const bool clusters = p.device.architecture >= 90, initial = problem.initial, lengths = problem.lengths;
+  const int rows = args.images == 1 ? 1 : most_rows, groups = lamina::detail::ceil_div(args.hidden, lanes);
+  const int blocks = clusters ? std::min(groups, DeviceDescription::max_cluster) : groups;
+  const Launch how = {
+      .grid = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(lamina::detail::ceil_div(args.images, rows)),
+                   static_cast<unsigned>(args.directions)),
+      .block = dim3(threads),
+      .shared_bytes = static_cast<std::size_t>(rows * args.hidden) * sizeof(float),
+      .cluster = clusters ? blocks : 1};
+  return make_on_device(
+      index(p), clusters ? "all steps, a cluster for each direction of some images" : "a launch for each step",
+      {.workspace = static_cast<std::size_t>(in[1] * args.directions * 4 * problem.hidden) * sizeof(float)},
+      [=, constants = std::move(constants)](Inputs inputs, Outputs outputs, const Execution& execution) {
+        RecurrentArgs a = args;
+        a.x = inputs[0].raw(), a.y = outputs[0].raw();
+        if (initial) a.h = inputs[1].raw();
+        if (initial && a.cell == Cell::lstm) a.c = inputs[2].raw();
+        if (lengths) a.lengths = elements<std::int32_t>(inputs.back());
+        a.state = static_cast<float*>(execution.workspace), a.fault = execution.fault;
+        const auto stream = static_cast<cudaStream_t>(execution.stream);
+        if (a.steps == 0) return check(cudaMemsetAsync(a.y, 0, outputs[0].bytes(), stream));
+        with_element_type(type, [&]<class T>(T*) {
+          const auto kernel = rows == 1 ? recurrent_kernel<T, 1> : recurrent_kernel<T, most_rows>;
+          const int turns = a.steps * a.phases, count = clusters ? turns : 1;
+          for (int turn = 0; turn < turns; turn += count) launch_kernel(kernel, how, stream, a, turn, count);
+        });
+      });
+}
+
+constexpr Kernel<RecurrentProblem> table[] = {{"steps", takes, prepare}};
+
+}  // namespace
+}  // namespace cuda
+
+template <>
+std::span<const Kernel<RecurrentProblem>> Kernels<RecurrentProblem>::cuda() {
+  return cuda::table;
+}
+
+}  // namespace lamina
