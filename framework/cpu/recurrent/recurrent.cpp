@@ -119,7 +119,7 @@ class Recurrence {
     }
     if (count == 0) return;
     kernel_.step(problem_, direction, phase, weights_, {rows, count}, part * blocks_ / parts_,
-                 (part + 1) * blocks_ / parts_);
+                 (part + 1) * blocks_ / parts_, step % 2 != 0);
   }
 
   /// Zeros behind the last step, and the states.

@@ -25,9 +25,9 @@ struct RecurrentKernel {
   InstructionSet set;
   int lanes;  ///< units of a block
   /// Units of blocks [first, last) in one step of `rows`. `weights` are those by blocks, f32 or bf16. The bits of a row
-  /// do not depend on the others.
+  /// do not depend on the others. `from_last`: in that order, so that the next step begins with what the cache has yet.
   void (*step)(const RecurrentProblem& problem, int direction, int phase, const Tensor& weights,
-               std::span<const StepRow> rows, std::int64_t first, std::int64_t last);
+               std::span<const StepRow> rows, std::int64_t first, std::int64_t last, bool from_last);
 };
 
 /// Those that this machine runs, the fastest first.

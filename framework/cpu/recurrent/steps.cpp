@@ -132,13 +132,14 @@ constexpr Products<W> all_products[sizeof...(gates)][5] = {
 
 template <class W>
 void step_of(const RecurrentProblem& problem, int direction, RecurrentProblem::Phase phase, const W* weights,
-             std::span<const StepRow> rows, std::int64_t first, std::int64_t last) {
+             std::span<const StepRow> rows, std::int64_t first, std::int64_t last, bool from_last) {
   const std::int64_t hidden = problem.hidden, blocks_of_gate = (hidden + lanes - 1) / lanes;
   weights += (direction * problem.gates() + phase.first) * blocks_of_gate * lanes * hidden;
   const auto& table = all_products<W, 1, 2, 3, most_gates>[phase.gates - 1];
   HWY_ALIGN float sums[std::max(widest, 2) * most_gates * lanes];
-  for (std::int64_t block = first, blocks = 1; block < last; block += blocks) {
-    blocks = rows.size() == 1 && block + 1 < last ? 2 : 1;
+  for (std::int64_t done = first, blocks = 1; done < last; done += blocks) {
+    blocks = rows.size() == 1 && done + 1 < last ? 2 : 1;
+    const std::int64_t block = from_last ? first + last - done - blocks : done;
     for (std::size_t row = 0, count = 0; row < rows.size(); row += count) {
       count = std::min<std::size_t>(widest, rows.size() - row);
       const float* h[widest];
@@ -154,9 +155,9 @@ void step_of(const RecurrentProblem& problem, int direction, RecurrentProblem::P
 }
 
 void step(const RecurrentProblem& problem, int direction, int phase, const Tensor& weights,
-          std::span<const StepRow> rows, std::int64_t first, std::int64_t last) {
+          std::span<const StepRow> rows, std::int64_t first, std::int64_t last, bool from_last) {
   const auto of = [&](const auto* numbers) {
-    step_of(problem, direction, problem.phase(phase), numbers, rows, first, last);
+    step_of(problem, direction, problem.phase(phase), numbers, rows, first, last, from_last);
   };
   weights.dtype() == DType::bf16 ? of(static_cast<const bfloat16*>(weights.raw())) : of(detail::floats(weights));
 }
