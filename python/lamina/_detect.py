@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +9,10 @@ import numpy as np
 
 from . import _core
 from ._core import Error
+from ._html import Bar, table
 from ._photos import Photo
 from ._signatures import with_options
+from ._sources import Source, as_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -39,29 +40,34 @@ class Detections(NamedTuple):
     turned: Array | None = None
     """float32 [things, 5]: middle x and y, width, height, angle in radians, of a network of turned boxes"""
 
+    def _repr_html_(self) -> str:
+        boxes = ([round(float(side), 1) for side in box] for box in self.boxes)
+        return table(("thing", "score", "box"), ((name, Bar(float(score)), box) for name, score, box in zip(self.names, self.scores, boxes)))
+
 
 class Detector:
     """Finds things in photographs with an export of YOLO (v5 to 26) or RT-DETR, as its own Python does.
 
-    path: the .onnx file, or a model file made of it. devices: "auto", "cpu", "cuda:1", "cuda:0,cuda:2", or "all". size: pixels
+    source: the .onnx file, or a model file made of it; a path, its bytes, or an open file. devices: "auto", "cpu", "cuda:1", "cuda:0,cuda:2", or "all". size: pixels
     of both sides where the model leaves them open; 0: its imgsz, or 640. labels: the classes' names, where the file's are
     not wanted. The other keywords are those of Model.compile. Any number of threads may use one.
     """
 
     @with_options
-    def __init__(self, path: str | os.PathLike[str], devices: str = "auto", *, size: int = 0, labels: Sequence[str] = (),
+    def __init__(self, source: Source, devices: str = "auto", *, size: int = 0, labels: Sequence[str] = (),
                  **options: Unpack[CompileOptions]) -> None:
         make = getattr(_core, "make_detector", None)
         if make is None:
             raise Error("detector: this Lamina was built without them (LAMINA_DETECT=OFF)")
-        self._detector = make(path, devices, size, list(labels), **options)
+        with as_path(source) as path:
+            self._detector = make(path, devices, size, list(labels), **options)
         self.task: str = self._detector.task
         self.names: list[str] = self._detector.names
         self.input_shape: tuple[int, ...] = self._detector.input_shape
 
     def __call__(self, photo: Photo, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
                  across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> Detections:
-        """What is in a photograph: a path, the bytes of a file, an image of Pillow, or pixels uint8 [H, W, 3].
+        """What is in a photograph: a path, the bytes of a file, an open file, an image of Pillow, or pixels uint8 [H, W, 3].
 
         confidence: the score that a thing has to exceed. iou: how far boxes of a class may overlap, or with
         across_classes of any. classes: those wanted, by number or name. most: things of a photograph. upright turns it as
@@ -76,9 +82,10 @@ class Detector:
     def _number(self, kind: int | str) -> int:
         if not isinstance(kind, str):
             return kind
-        if kind not in self.names:
+        lower = [name.lower() for name in self.names]
+        if kind.lower() not in lower:
             raise Error(f"classes: expected a class of the model, got {kind!r}")
-        return self.names.index(kind)
+        return self.names.index(kind) if kind in self.names else lower.index(kind.lower())
 
     def __repr__(self) -> str:
         return f"<lamina.Detector of {len(self.names) or 'unnamed'} classes, {self.task}, input {self.input_shape}>"

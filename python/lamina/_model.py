@@ -6,15 +6,16 @@ import copyreg
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from html import escape
 from importlib import resources
 from typing import Any, overload
 
 from . import _core, _photos
-from ._core import Graph, Preprocess
+from ._core import Error, Graph, Preprocess
 from ._network import Network
 from ._signatures import with_options
-
-Path = str | os.PathLike[str]
+from ._sources import Path, Source, as_path
 
 
 class Model(Network):
@@ -56,24 +57,35 @@ class Model(Network):
         """Writes a model file; an .onnx file has the graph alone. An existing file is replaced only on success."""
         _core.save_model(path, self.graph, self.preprocess, self.labels)
 
+    def _repr_html_(self) -> str:
+        """Its nodes, where their shapes are known."""
+        try:
+            return f"<pre>{escape(repr(self))}\n\n{escape(self.summary())}</pre>"
+        except Error:  # open extents
+            return f"<pre>{escape(repr(self))}</pre>"
+
     def __repr__(self) -> str:
         labels = f", {len(self.labels)} labels" if self.labels else ""
         return repr(self.graph).replace("<lamina.Graph", "<lamina.Model", 1)[:-1] + labels + ">"
 
 
-def load(path: Path) -> Model:
-    """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content."""
-    file = _core.load_model(path)
+def load(source: Source) -> Model:
+    """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content: a path, the bytes of one, or an
+    open file."""
+    with as_path(source) as path:
+        file = _core.load_model(path)
     return Model(file.graph, file.preprocess, file.labels, file.warnings)
 
 
-def arch(name: str, weights: Path | dict[str, Any], *, key: str = "", strip_prefix: str = "") -> Model:
-    """A ready-made network, one of arch_names(), with weights from a file (.pth, .safetensors) or a dict of arrays.
+def arch(name: str, weights: Source | dict[str, Any], *, key: str = "", strip_prefix: str = "") -> Model:
+    """A ready-made network, one of arch_names(), with weights from a file (.pth, .safetensors; a path, bytes, an open file)
+    or a dict of arrays.
 
     key says where the weights are in a checkpoint that has several ("ema"), strip_prefix what to leave out in front of
     their names ("backbone."). With 1000 classes the labels are ImageNet's.
     """
-    file = _core.load_arch(name, weights, key, strip_prefix)
+    with nullcontext(weights) if isinstance(weights, dict) else as_path(weights) as source:
+        file = _core.load_arch(name, source, key, strip_prefix)
     names = imagenet_labels()
     labels = names if file.graph.output_shapes == (("N", len(names)),) else []
     return Model(file.graph, file.preprocess, labels, file.warnings)
@@ -89,10 +101,8 @@ def _file_of(graph: Graph) -> tuple[Any, ...]:
 
 
 def _graph_of(content: bytes) -> Graph:
-    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        file.write(content)
-        file.flush()
-        return _core.load_model(file.name).graph  # whose pages stay when the name goes
+    with as_path(content) as path:
+        return _core.load_model(path).graph
 
 
 copyreg.pickle(Graph, _file_of)

@@ -62,15 +62,32 @@ def is_open(shape: tuple[int | str, ...]) -> bool:
     return "?" in shape or "..." in shape
 
 
-def without_gaps(x: Any) -> Any:
-    """The arrays, those with gaps copied."""
-    if isinstance(x, dict):
-        return {name: without_gaps(each) for name, each in x.items()}
-    if isinstance(x, (tuple, list)):
-        return tuple(without_gaps(each) for each in x)
-    if isinstance(x, np.ndarray):
-        return np.asarray(x, order="C")
-    return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
+_KINDS = {"f32": "f4", "f16": "f2", "f64": "f8", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "u16": "u2",
+          "u32": "u4", "u64": "u8", "bool": "?"}
+
+
+def host_array(x: Any) -> Any:
+    """Of NumPy's or of another library's on the host; None of what is no such array."""
+    device = getattr(x, "__dlpack_device__", None)
+    if not hasattr(x, "__array__") or (device is not None and device()[0] != 1):  # kDLCPU
+        return None
+    return np.asarray(x)
+
+
+def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any:
+    """An array without gaps, of the input's own type of floats or of integers, and [N, C, H, W] of [N, H, W, C]; copied where
+    it is not so already. Numbers and lists become one."""
+    kind = np.dtype(_KINDS[dtype]) if dtype in _KINDS else None
+    if kind is not None and isinstance(x, (list, int, float)):
+        return np.asarray(x, kind)
+    array = host_array(x)
+    if array is None:
+        return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
+    if kind is not None and (array.dtype.kind == kind.kind or {array.dtype.kind, kind.kind} == set("iu")):
+        array = array.astype(kind, copy=False)
+    if len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
+        array = array.transpose(0, 3, 1, 2)
+    return np.asarray(array, order="C")
 
 
 class Network:
@@ -89,14 +106,35 @@ class Network:
     def __call__(self, x: Any, **options: Unpack[CompileOptions]) -> Any:
         """The outputs for x, arrays as for Plan.run, by a plan for as many images and such shapes: compiled at the first
         call, kept for others, and of whichever GPU x is on. Arrays with gaps, which a Plan refuses, are copied. Threads may
-        call it at the same time. An input whose value decides a shape, such as the size that a picture is resized to, is a
+        call it at the same time. Numbers and lists become arrays, floats the input's floats, [N, H, W, C] becomes [N, C, H, W].
+        Pixels uint8 [N, H, W, 3] or [N, 3, H, W] of the model's size are normalised as its `preprocess` says. An input whose value decides a shape, such as the size that a picture is resized to, is a
         constant of the plan: one is kept for each value."""
-        x = without_gaps(x)
+        x, options = self._taken(x, options)
         with self.plan_for(x, options) as plan:
             if self._by_value:
                 x = {name: array for name, array in self._named(x, options).items()
                      if name in plan.input_names or name not in self._by_value}
             return plan(x)
+
+    def _taken(self, x: Any, options: CompileOptions) -> tuple[Any, CompileOptions]:
+        """The arrays as the inputs take them, and the options for that."""
+        strict = "photos" in options or "input_format" in options
+        ports = list(zip(self.graph.input_names, self.graph.input_shapes, self.graph.input_dtypes))
+        kinds: dict[str, Any] = {} if strict else {name: (shape, dtype) for name, shape, dtype in ports if name not in options.get("constants", ())}
+        if isinstance(x, dict):
+            return {name: fitted(array, *kinds.get(name, ())) for name, array in x.items()}, options
+        several = isinstance(x, tuple) or (isinstance(x, list) and (len(ports) != 1 or (x and hasattr(x[0], "shape"))))
+        if several:
+            some = [*kinds.values(), *[()] * len(x)]
+            return tuple(fitted(array, *kind) for array, kind in zip(x, some)), options
+        declared, dtype = next(iter(kinds.values()), ((), ""))
+        pixels = host_array(x) if len(kinds) == 1 and dtype == "f32" and self.preprocess and declared[1:2] == (3,) else None
+        if pixels is not None and pixels.dtype == np.uint8 and pixels.ndim == 4:
+            size = (self.preprocess.crop, self.preprocess.width) if self.preprocess else ()
+            last = pixels if pixels.shape[3] == 3 else pixels.transpose(0, 2, 3, 1)
+            if last.shape[1:] == (*size, 3):
+                return np.asarray(last, order="C"), {**options, "photos": True}
+        return fitted(x, declared, dtype), options
 
     @contextmanager
     def plan_for(self, x: Any, options: Mapping[str, Any]) -> Iterator[Plan]:

@@ -12,42 +12,47 @@ class CompileOptions(TypedDict, total=False):
     """What a plan is compiled for. Every keyword may be left out."""
 
     device: str
-    """ "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" """
     batch: int
-    """Images that run together; 1"""
     precision: Literal["fp32", "tf32", "fp16", "bf16"]
-    """Of the arithmetic, docs/inside/precision.md; a CPU has fp32 and bf16"""
     linear_weights: Literal["f32", "bf16", "f16"]
-    """On the CPU: how fully connected layers keep theirs"""
     threads: int
-    """On the CPU; 0: one for each core"""
     algorithm: str
-    """Of every convolution; "": the fastest, by rule"""
     fuse: bool
-    """Fold batch norms and activations into what they follow; True"""
     keep_all: bool
-    """Keep every node's output for Plan.activation"""
     workspace_limit: int
-    """Bytes, on a GPU; 256 MiB"""
     batch_invariant: bool
-    """An image's bits depend on no other image and not on the batch; on a CPU they never do"""
     capture: bool
-    """On a GPU: replay runs at the same addresses; True"""
     photos: bool | Preprocess | None
-    """Inputs are uint8 [N, H, W, 3] and normalised on the device; True: as the model's `preprocess` says"""
     input_format: str
-    """Of all f32 inputs, how you store them: "f32", "f16" or "bf16", of images also with ",nhwc": then they are [N, H, W, C]"""
     output_format: str
-    """Of all f32 outputs, likewise"""
     description: DeviceDescription
-    """What kernels are chosen for, if not for the device as it is: plan_summary() of devices that are not there"""
     input_shapes: dict[str, Sequence[int]]
-    """Of inputs that leave extents open"""
     outputs: Sequence[str]
-    """Names of the nodes that are the outputs; the graph's if it is not given"""
     constants: dict[str, Any]
-    """Values of inputs, which are then part of the plan"""
 
+
+EXPLAINED = {
+    "device": '"auto" (a GPU if there is one), "cpu", "cuda", "cuda:1"',
+    "batch": "Images that run together; 1",
+    "precision": "Of the arithmetic, docs/inside/precision.md; a CPU has fp32 and bf16",
+    "linear_weights": "On the CPU: how fully connected layers keep theirs",
+    "threads": "On the CPU; 0: one for each core",
+    "algorithm": 'Of every convolution; "": the fastest, by rule',
+    "fuse": "Fold batch norms and activations into what they follow; True",
+    "keep_all": "Keep every node's output for Plan.activation",
+    "workspace_limit": "Bytes, on a GPU; 256 MiB",
+    "batch_invariant": "An image's bits depend on no other image and not on the batch; on a CPU they never do",
+    "capture": "On a GPU: replay runs at the same addresses; True",
+    "photos": "Inputs are uint8 [N, H, W, 3] and normalised on the device; True: as the model's `preprocess` says",
+    "input_format": 'Of all f32 inputs, how you store them: "f32", "f16" or "bf16", of images also with ",nhwc": then '
+                    'they are [N, H, W, C]',
+    "output_format": "Of all f32 outputs, likewise",
+    "description": "What kernels are chosen for, if not for the device as it is: plan_summary() of devices that are not there",
+    "input_shapes": "Of inputs that leave extents open",
+    "outputs": "Names of the nodes that are the outputs; the graph's if it is not given",
+    "constants": "Values of inputs, which are then part of the plan",
+}
+"""What help() says of each."""
 
 DEFAULTS: CompileOptions = {
     "device": "auto", "batch": 1, "precision": "fp32", "linear_weights": "f32", "threads": 0, "algorithm": "", "fuse": True,

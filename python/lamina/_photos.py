@@ -15,8 +15,10 @@ import numpy as np
 
 from . import _core
 from ._core import Error, Preprocess
+from ._html import Classes
 from ._network import Idle, Network, is_open
 from ._pool import Pool
+from ._sources import OpenFile
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
 
@@ -29,15 +31,9 @@ class Picture(Protocol):
     def tobytes(self) -> bytes: ...
 
 
-class OpenFile(Protocol):
-    """Opened as "rb", an io.BytesIO, ..."""
-
-    def read(self) -> bytes: ...
-
-
 Photo = str | os.PathLike[str] | bytes | bytearray | memoryview | OpenFile | Picture | Pixels
 """Everything that takes a photograph takes each of these: a path, the bytes of a file, an open file, an image of Pillow,
-pixels uint8 [H, W, 3] or [H, W], which may be an array of any library and on a GPU"""
+pixels uint8 [H, W, 3] or [3, H, W], grey, with alpha (which is left out), which may be an array of any library and on a GPU"""
 SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif", ".avif", ".tif",
             ".tiff"}
 
@@ -65,7 +61,8 @@ def is_one(photos: Any) -> bool:
         return not Path(photos).is_dir()
     if getattr(getattr(photos, "dtype", None), "kind", "") in ("O", "S", "U"):  # an array of paths, a column of them
         return False
-    return _core.is_photo(photos)
+    several = len(getattr(photos, "shape", ())) == 4 and str(photos.dtype).endswith("uint8")
+    return _core.is_photo(photos) and not several
 
 
 def listed(photos: Any) -> list[Any]:
@@ -131,7 +128,7 @@ class Classifiers:
             if single:
                 rows = classifier.pixels()
                 classifier.read(photos, rows[0], upright)
-                return classifier.classes(classifier.pool(rows)[:1], top)[0]
+                return Classes(classifier.classes(classifier.pool(rows)[:1], top)[0])
             return list(shown(run(classifier, work, top, upright), len(work), progress))
 
 

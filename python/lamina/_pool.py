@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._options import CompileOptions
+
+
+class Answer(Future[Any]):
+    """What a request gives: .result(), or await."""
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        import asyncio  # which takes a while, and few need
+        return asyncio.wrap_future(self).__await__()
 
 
 class Pool:
@@ -35,14 +43,14 @@ class Pool:
         self._pool = _core.make_pool(model.graph, model.preprocess, devices, plans_per_device, list(batches), max_delay,
                                      max_queue, wait_when_full, **options)
 
-    def submit(self, x: Any, *, copy: bool = True) -> Future[Any]:
-        """The outputs, as Plan.run gives them, once they are computed.
+    def submit(self, x: Any, *, copy: bool = True) -> Answer:
+        """The outputs, as Plan.run gives them, once they are computed: await pool.submit(x), or .result().
 
         x: arrays on the host, as for Plan.run, of up to max_batch images. They are copied, and may change at once;
         with copy=False they are read where they are, and must not change until the future is done. What does not fit
         raises Error here, what fails later raises it from the future.
         """
-        future: Future[Any] = Future()
+        future = Answer()
         self._pool.submit(x, future, copy)
         return future
 

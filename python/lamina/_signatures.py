@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ._options import DEFAULTS, CompileOptions
+from ._options import DEFAULTS, EXPLAINED, CompileOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -25,9 +25,17 @@ def spelled_out(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=given)
 
 
+def explained(words: str | None, signature: inspect.Signature) -> str:
+    """With what the keywords mean that **options stood for."""
+    keywords = "".join(f"\n    {name}: {text}" for name, text in EXPLAINED.items() if name in signature.parameters)
+    return inspect.cleandoc(words or "") + (f"\n\nKeywords of compile:\n{keywords}\n" if keywords else "")
+
+
 def with_options(function: Function) -> Function:
-    """Says which keywords a function's **options are."""
-    function.__signature__ = spelled_out(inspect.signature(function))  # type: ignore[attr-defined]
+    """Says which keywords a function's **options are, and what they mean."""
+    signature = spelled_out(inspect.signature(function))
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__doc__ = explained(function.__doc__, signature)
     return function
 
 
@@ -47,8 +55,9 @@ def described(native: Any) -> Any:
 
     for name in ("__module__", "__name__", "__qualname__"):
         setattr(call, name, getattr(native, name))
-    call.__doc__ = native.__nb_signature__[0][1]
-    call.__signature__ = written_in(native)  # type: ignore[attr-defined]
+    signature = written_in(native)
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__doc__ = explained(native.__nb_signature__[0][1], signature)
     return call
 
 

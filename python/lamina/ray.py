@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._core import Error, resize_and_crop
-from ._model import Model, Path, arch, load
+from ._model import Model, arch, load
 from ._photos import Classifier as _Classifier
 from ._photos import preprocess_of, run
 from ._signatures import with_options
+from ._sources import Path
 
 if TYPE_CHECKING:
     import pyarrow

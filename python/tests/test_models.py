@@ -35,8 +35,7 @@ def test_what_a_photograph_is(digits, photos, tmp_path):
     for see in (lamina.read_image, lambda photo: lamina.preprocess(photo, digits.preprocess),
                 lambda photo: lamina.resize_and_crop(photo, digits.preprocess)):
         assert all(np.array_equal(see(io.BytesIO(content) if hasattr(photo, "read") else photo), see(path)) for photo in one)
-    for wrong, words in ((pixels.transpose(2, 0, 1), r"expected u8 \[height, width, 3\] or .*, got u8 \[3, 8, 8\]"),
-                         (pixels[None], r"got u8 \[1, 8, 8, 3\]"), (pixels.astype("f4"), r"got f32 \[8, 8, 3\]"),
+    for wrong, words in ((pixels[..., :2], r"expected u8 \[height, width\], .*, got u8 \[8, 8, 2\]"), (pixels.astype("f4"), r"got f32 \[8, 8, 3\]"),
                          (io.BytesIO(), "the file is empty")):
         with pytest.raises(lamina.Error, match=words):
             digits.classify(wrong)

@@ -28,8 +28,8 @@ def test_a_model_is_called(digits, x):
     wide = np.repeat(x, 2, 3)[..., ::2]  # with gaps, which a Plan refuses
     assert np.array_equal(digits(wide), expected) and np.array_equal(digits((wide,)), expected)
     assert digits.graph.nodes[0] == "input" and "classifier.6" in digits.graph.nodes
-    with pytest.raises(lamina.Error, match="expected f32 .* got f64"):
-        digits(x.astype("f8"))
+    with pytest.raises(lamina.Error, match="expected f32 .* got i32"):
+        digits(x.astype("i4"))
     with pytest.raises(TypeError, match="expected an array"):
         digits("cat.jpg")
     with ThreadPoolExecutor(4) as threads:

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "gil.h"
 #include "lamina/base/error.h"
@@ -27,18 +28,39 @@ bool is_array(nb::handle thing) {
 
 bool is_file(nb::handle thing) { return nb::hasattr(thing, "read"); }
 
-/// u8 [H, W, 3] or [H, W].
-ImageView view_of(const Tensor& pixels) {
-  const Shape& shape = pixels.shape();
-  const bool grey = shape.rank() == 2, colours = shape.rank() == 3 && shape[2] == 3;
-  if (pixels.dtype() != DType::u8 || !(grey || colours)) {
-    fail("photo: expected u8 [height, width, 3] or [height, width], got ", pixels.description());
+/// How the samples of a pixel lie: grey, red green blue, or these and alpha.
+std::optional<PixelFormat> format_of(std::int64_t channels) {
+  if (channels == 1) return PixelFormat::gray;
+  if (channels == 3) return PixelFormat::rgb;
+  return channels == 4 ? std::optional(PixelFormat::rgba) : std::nullopt;
+}
+
+/// u8 [H, W], [H, W, C], or planes [C, H, W], which are copied, of 1, 3 or 4 channels. What could be both has them
+/// last.
+ImageView view_of(Tensor& pixels) {
+  const std::string given = pixels.description();
+  const Shape shape = pixels.shape();
+  const bool grey = shape.rank() == 2, last = shape.rank() == 3 && format_of(shape[2]);
+  const bool first = !last && shape.rank() == 3 && format_of(shape[0]);
+  if (pixels.dtype() != DType::u8 || !(grey || last || first)) {
+    fail("photo: expected u8 [height, width], [height, width, 3] or [3, height, width], or 1 or 4 in place of 3, got ",
+         given);
   }
-  if (shape[0] > 1 << 20 || shape[1] > 1 << 20) fail("photo: expected fewer pixels, got ", pixels.description());
+  const std::int64_t height = shape[first ? 1 : 0], width = shape[first ? 2 : 1];
+  const std::int64_t channels = grey ? 1 : shape[last ? 2 : 0];
+  if (height > 1 << 20 || width > 1 << 20) fail("photo: expected fewer pixels, got ", given);
+  if (first) {
+    const Tensor planes = pixels;
+    pixels = Tensor({height, width, channels}, DType::u8);
+    const auto from = planes.values<std::uint8_t>();
+    const auto to = pixels.values<std::uint8_t>();
+    const auto each = static_cast<std::size_t>(height * width), count = static_cast<std::size_t>(channels);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i % count * each + i / count];
+  }
   return {.data = pixels.values<std::uint8_t>().data(),
-          .width = static_cast<int>(shape[1]),
-          .height = static_cast<int>(shape[0]),
-          .format = grey ? PixelFormat::gray : PixelFormat::rgb};
+          .width = static_cast<int>(width),
+          .height = static_cast<int>(height),
+          .format = *format_of(channels)};
 }
 
 }  // namespace

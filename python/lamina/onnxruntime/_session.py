@@ -17,6 +17,7 @@ from .._core import Error, ModelFile, Plan, check_options, cuda_device_count, ne
 from .._core import load_model as _load_model
 from .._network import Network
 from .._signatures import with_options
+from .._sources import as_path
 from ._errors import Fail, InvalidArgument, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
 from ._file import Declared, ModelMetadata, NodeArg, declared_in, is_model
 from ._options import GraphOptimizationLevel, RunOptions, SessionOptions
@@ -27,8 +28,8 @@ from ._values import DTYPE_OF_TEXT, NUMPY_TYPE, IOBinding, OrtValue
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .._model import Path
     from .._options import CompileOptions
+    from .._sources import Path
 
 DEVICES = {"CUDAExecutionProvider": "cuda", "CPUExecutionProvider": "cpu"}
 
@@ -56,19 +57,15 @@ def _device_of(providers: Sequence[Provider] | None,
 
 
 def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, Declared]:
-    if isinstance(model, bytes):
-        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-            file.write(model)
-            file.flush()
-            return _read(file.name, extents)  # whose pages stay when the name goes
-    if not isinstance(model, (str, os.PathLike)):
+    if not isinstance(model, (str, os.PathLike, bytes)):
         raise TypeError(f"InferenceSession: expected a path, or the bytes of a file, got {type(model).__name__}")
-    try:
-        read = _load_model(model)
-    except Error as error:
-        kind = NoSuchFile if not os.path.exists(model) else Fail if is_model(model) else InvalidProtobuf
-        raise kind(str(error)) from None
-    return read, declared_in(model, read, extents)
+    with as_path(model) as path:
+        try:
+            read = _load_model(path)
+        except Error as error:
+            kind = NoSuchFile if not os.path.exists(path) else Fail if is_model(path) else InvalidProtobuf
+            raise kind(str(error)) from None
+        return read, declared_in(path, read, extents)
 
 
 def _copy(model: Path | bytes, path: str) -> None:

@@ -1,0 +1,168 @@
+"""What people hand over first: arrays of every sort, bytes, open files; and what they look at."""
+
+import asyncio
+import io
+import subprocess
+import sys
+
+import lamina
+import numpy as np
+import onnx_writer as onnx
+import pytest
+from conftest import ROOT
+
+SEVEN = ROOT / "weights/digits/7.png"
+
+
+class Lender:
+    """A tensor of another library, on the host."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **asked):
+        return self.array.__dlpack__(**asked)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def gapped(array):
+    return np.repeat(array, 2, -1)[..., ::2]
+
+
+# What is made of pixels uint8 [H, W, 3] that are grey.
+PICTURES = {
+    "pixels": lambda p: p,
+    "gaps": gapped,
+    "mirrored twice": lambda p: p[:, ::-1].copy()[:, ::-1],
+    "planes": lambda p: p.transpose(2, 0, 1),
+    "planes, copied": lambda p: p.transpose(2, 0, 1).copy(),
+    "grey": lambda p: p[..., 0],
+    "grey, one channel": lambda p: p[..., :1],
+    "a grey plane": lambda p: p[..., 0][None],
+    "with alpha": lambda p: np.dstack([p, p[..., 0]]),
+    "planes with alpha": lambda p: np.dstack([p, p[..., 0]]).transpose(2, 0, 1),
+    "of another library": lambda p: Lender(p.transpose(2, 0, 1)),
+    "bytes of a file": lambda _: SEVEN.read_bytes(),
+    "a view of bytes": lambda _: memoryview(SEVEN.read_bytes()),
+    "an open file": lambda _: io.BytesIO(SEVEN.read_bytes()),
+    "a file that was opened": lambda _: SEVEN.open("rb"),
+}
+
+
+@pytest.mark.parametrize("form", PICTURES)
+def test_photographs(digits, form):
+    picture = PICTURES[form](lamina.read_image(SEVEN))
+    assert digits.classify(picture, top=1, threads=1) == digits.classify(SEVEN, top=1, threads=1)
+    detector = lamina.Detector(ROOT / "tests/golden/detect/raw.onnx", "cpu", labels=["a", "b", "c"])
+    np.testing.assert_array_equal(detector(PICTURES[form](lamina.read_image(SEVEN))).boxes, detector(SEVEN).boxes)
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 2), (2, 8, 8), (8, 8, 5), (8,) * 5, (8, 8, 3, 1)])
+def test_what_is_no_picture_is_named(digits, shape):
+    with pytest.raises(lamina.Error, match=r"photo: expected u8 \[height, width\], \[height, width, 3\] or \[3, height, width\], or 1 or 4"):
+        lamina.read_image(np.zeros(shape, np.uint8))
+
+
+def test_an_array_of_photographs_is_several(digits):
+    pixels = lamina.read_image(SEVEN)
+    for several in (np.stack([pixels] * 3), np.stack([pixels.transpose(2, 0, 1)] * 3)):
+        found = digits.classify(several, top=1, threads=1)
+        assert [each.classes[0][0] for each in found] == ["seven"] * 3
+
+
+# What is made of float32 [2, 3, 32, 32], or of the pixels that they were.
+TENSORS = {
+    "gaps": lambda x, _: gapped(x),
+    "channels last": lambda x, _: x.transpose(0, 2, 3, 1),
+    "channels last, copied": lambda x, _: x.transpose(0, 2, 3, 1).copy(),
+    "doubles": lambda x, _: x.astype(np.float64),
+    "lists": lambda x, _: x.tolist(),
+    "by name": lambda x, _: {"input": x.astype(np.float64)},
+    "a tuple": lambda x, _: (gapped(x),),
+    "a list of one array": lambda x, _: [x.transpose(0, 2, 3, 1)],
+    "of another library": lambda x, _: Lender(x.transpose(0, 2, 3, 1)),
+    "pixels": lambda _, pixels: pixels,
+    "planes of pixels": lambda _, pixels: pixels.transpose(0, 3, 1, 2),
+    "pixels of another library": lambda _, pixels: Lender(pixels.transpose(0, 3, 1, 2).copy()),
+}
+
+
+@pytest.mark.parametrize("form", TENSORS)
+def test_tensors(digits, form):
+    photos = [ROOT / f"weights/digits/{digit}.png" for digit in (7, 3)]
+    x = np.concatenate([lamina.preprocess(photo, digits.preprocess) for photo in photos])
+    pixels = np.stack([lamina.resize_and_crop(photo, digits.preprocess) for photo in photos])
+    np.testing.assert_array_equal(digits(TENSORS[form](x, pixels), device="cpu"), digits(x, device="cpu"))
+
+
+def test_what_would_change_a_value_is_refused(digits, x):
+    for other in (x.astype(np.int32), np.zeros((2, 3, 32, 32), bool), np.zeros((2, 30, 32, 3), np.uint8)):
+        with pytest.raises(lamina.Error, match=r"expected f32 \[.*got"):
+            digits(other, device="cpu")
+    plan = digits.compile(device="cpu", batch=2)
+    for strict in (x.transpose(0, 2, 3, 1), x.astype(np.float64), gapped(x)):
+        with pytest.raises(lamina.Error):
+            plan(strict)
+
+
+def test_numbers_of_integers(tmp_path):
+    model = lamina.load(onnx.write(tmp_path / "net.onnx", [onnx.node("Gather", ["table", "at"], "y")], [("at", "int64", ["n"])],
+                                   [("y", "float32", ["n", 2])], {"table": np.arange(6, dtype=np.float32).reshape(3, 2)}))
+    for at in (np.array([2, 0], np.int32), np.array([2, 0], np.uint8), [2, 0]):
+        np.testing.assert_array_equal(model(at, device="cpu"), [[4, 5], [0, 1]])
+
+
+def test_models_in_memory(digits, tmp_path):
+    path = ROOT / "weights/digits.safetensors"
+    weights = {name: np.zeros(shape, np.float32) for name, shape in (("features.0.weight", (96, 3, 11, 11)), ("features.0.bias", (96,)))}
+    np.savez(tmp_path / "weights.npz", **weights)
+    for source in (path.read_bytes(), bytearray(path.read_bytes()), io.BytesIO(path.read_bytes()), path.open("rb")):
+        assert lamina.load(source).classify(SEVEN, top=1, threads=1)[0][0] == "seven"
+    raw = (ROOT / "tests/golden/detect/raw.onnx").read_bytes()
+    assert lamina.Detector(raw, "cpu").names == lamina.Detector(io.BytesIO(raw), "cpu").names == lamina.Detector(ROOT / "tests/golden/detect/raw.onnx").names
+    with pytest.raises(TypeError, match='opened as "rb"'):
+        lamina.load(io.StringIO("text"))
+    with pytest.raises(lamina.Error):
+        lamina.load(b"not a model")
+
+
+def test_class_names_in_any_case():
+    detector = lamina.Detector(ROOT / "tests/golden/detect/raw.onnx", "cpu", labels=["Person", "dog", "DOG"])
+    assert [detector._number(kind) for kind in ("person", "PERSON", "dog", "DOG", "Dog", 2)] == [0, 0, 1, 2, 1, 2]
+
+
+def test_answers_are_awaited(digits, x):
+    async def both(pool):
+        return await asyncio.gather(pool.submit(x[:1]), pool.submit(x[1:]))
+
+    with lamina.Pool(digits, "cpu", batch=2, threads=1) as pool:
+        answers = asyncio.run(both(pool))
+    np.testing.assert_array_equal(np.concatenate(answers), digits(x, device="cpu", threads=1))
+
+
+def test_keywords_are_explained(digits):
+    for function in (lamina.Model.compile, lamina.Model.__call__, lamina.Graph.compile, lamina.Detector.__init__, lamina.Pool.__init__):
+        assert "batch_invariant: An image's bits depend on no other" in function.__doc__, function
+    assert "threads" not in lamina.Model.save.__doc__
+
+
+def test_what_notebooks_show(digits, tmp_path):
+    html = digits.classify(SEVEN, top=2, threads=1)._repr_html_()
+    assert html.count("<tr>") == 3 and "seven" in html and "100.0 %" in html
+    assert "features.0" in digits._repr_html_() and "&lt;lamina.Model" in digits._repr_html_()
+    found = lamina.Detector(ROOT / "tests/golden/detect/raw.onnx", "cpu", labels=["<b>", "b", "c"])(ROOT / "docs/images/chelsea.png", confidence=0)
+    assert "<b>" not in found._repr_html_() and found._repr_html_().count("<tr>") == len(found.scores) + 1
+    model = onnx.write(tmp_path / "net.onnx", [onnx.node("Relu", ["x"], "y")], [("x", "float32", ["a", "b"])], [("y", "float32", ["a", "b"])], {})
+    assert "&lt;lamina.Model" in lamina.load(model)._repr_html_()
+
+
+def test_python_m_lamina():
+    said = subprocess.run([sys.executable, "-m", "lamina", "classify", SEVEN, "--model", "digits", "--top", "1"], capture_output=True, text=True)
+    assert said.returncode == 0 and said.stdout.endswith("100.00 %  seven\n"), said.stderr
+    said = subprocess.run([sys.executable, "-m", "lamina", "nothing"], capture_output=True, text=True)
+    assert said.returncode == 2 and said.stderr.startswith("lamina: ")
