@@ -72,6 +72,7 @@ struct Row {
   void (*apply)(Call&);
 };
 constexpr Row rows[] = {{"DequantizeLinear", same},
+                        {"DynamicQuantizeLSTM", same},
                         {"QGemm", gemm},
                         {"QLinearAdd", of_two<add_op>},
                         {"QLinearAveragePool", of_one<pool_op>},

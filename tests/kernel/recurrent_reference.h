@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+
 #include <vector>
 
 #include "lamina/kernel/rules/recurrent.h"
@@ -24,7 +24,7 @@ struct RecurrentCase {
 
 /// Weights of a spread at which states neither vanish nor grow.
 inline RecurrentCase draw_recurrent(RecurrentProblem problem, std::int64_t steps, std::int64_t images, unsigned seed,
-                                    std::vector<std::int64_t> lengths = {}) {
+                                    std::vector<std::int64_t> lengths = {}, bool codes = false) {
   const std::int64_t d = problem.directions, h = problem.hidden, rows = problem.gates() * h;
   const auto drawn = [&](const Shape& shape, float spread) {
     Tensor result = draw_floats(shape, ++seed);
@@ -33,6 +33,10 @@ inline RecurrentCase draw_recurrent(RecurrentProblem problem, std::int64_t steps
   };
   problem.weight = drawn({d, rows, h}, 2 / std::sqrt(static_cast<float>(h)));
   if (problem.reset_after) problem.bias = drawn({d, h}, 1);
+  if (codes) {
+    problem.weight = draw_whole({d, rows, h}, ++seed, -127, 127, DType::f32);
+    problem.scale = drawn({d, rows}, 1 / (40 * std::sqrt(static_cast<float>(h))));
+  }
   if (problem.functions.empty()) {
     for (int i = 0; i < d; ++i) {
       if (problem.cell != Cell::rnn) problem.functions.push_back({.function = Pointwise::sigmoid});
@@ -82,15 +86,22 @@ inline std::vector<double> recurrent_reference(const RecurrentCase& c) {
         const auto of_x = [&](std::int64_t g, std::int64_t u) {
           return x[at(((t * c.images + n) * d + dir) * gates * h + g * h + u)];
         };
+        std::vector<double> of_gates = state;
+        const double low = std::min(0.0, *std::ranges::min_element(state));
+        const double wide = std::max(0.0, *std::ranges::max_element(state)) - low, step = wide == 0 ? 1 : wide / 255;
+        const double zero = std::nearbyint(-low / step);
+        for (double& v : of_gates) {
+          if (p.scale.defined()) v = step * (std::clamp(std::nearbyint(v / step) + zero, 0.0, 255.0) - zero);
+        }
         const auto product = [&](std::int64_t g, std::int64_t u, const std::vector<double>& of) {
           double sum = 0;
           for (std::int64_t k = 0; k < h; ++k) sum += weight[at((dir * gates * h + g * h + u) * h + k)] * of[at(k)];
-          return sum;
+          return p.scale.defined() ? sum * doubles(p.scale)[at(dir * gates * h + g * h + u)] : sum;
         };
         const auto peephole = [&](std::int64_t g, std::int64_t u, double cell) {
           return peepholes.empty() ? 0 : peepholes[at((dir * 3 + g) * h + u)] * cell;
         };
-        const auto pre = [&](std::int64_t g, std::int64_t u) { return of_x(g, u) + product(g, u, state); };
+        const auto pre = [&](std::int64_t g, std::int64_t u) { return of_x(g, u) + product(g, u, of_gates); };
         std::vector<double> next(at(h)), reset(at(h));
         for (std::int64_t u = 0; u < h; ++u) reset[at(u)] = p.cell == Cell::gru ? function(0, clip(pre(1, u))) : 0;
         std::vector<double> factor = state;

@@ -84,7 +84,7 @@ struct Node {
     if (output > 0) result.emplace_back("output", number(output));
     return Op(op, result);
   }
-  std::int64_t outputs() const { return op == "LSTM" ? 3 : 2; }
+  std::int64_t outputs() const { return op.ends_with("LSTM") ? 3 : 2; }
 
   std::vector<Truth> truth(std::int64_t output) const {
     const RecurrentProblem& p = reference.problem;
@@ -128,6 +128,36 @@ TEST(RecurrentOps, EveryCellDirectionLayoutAndOutput) {
       }
     }
   }
+}
+
+/// An LSTM with its weights in eight bits, one scale for each row or for all.
+std::vector<Tensor> in_codes(const Node& node, bool rows_apart, DType type) {
+  std::vector<Tensor> operands = node.operands, behind;
+  for (const std::size_t i : {1u, 2u}) {
+    const Shape from = node.operands[i].shape();
+    const std::int64_t d = from[0], rows = from[1], k = from[2], zero = type == DType::u8 ? 131 : 0;
+    Tensor codes({d, k, rows}, DType::i32), scales(rows_apart ? Shape{d, rows} : Shape{d});
+    const std::span<const float> values = node.operands[i].values<float>();
+    std::ranges::fill(scales.values<float>(), 0.0f);
+    const auto scale_of = [&](std::int64_t row) -> float& {
+      return scales.values<float>()[static_cast<std::size_t>(rows_apart ? row : row / rows)];
+    };
+    const auto row_of = [k](std::size_t j) { return static_cast<std::int64_t>(j) / k; };
+    for (std::size_t j = 0; j < values.size(); ++j)
+      scale_of(row_of(j)) = std::max(scale_of(row_of(j)), std::abs(values[j]) / 120);
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      const std::int64_t row = row_of(j) % rows, direction = row_of(j) / rows, term = static_cast<std::int64_t>(j) % k;
+      codes.values<std::int32_t>()[static_cast<std::size_t>((direction * k + term) * rows + row)] =
+          static_cast<std::int32_t>(std::lround(values[j] / scale_of(row_of(j))) + zero);
+    }
+    operands[i] = codes.to(type);
+    behind.push_back(scales);
+    behind.push_back(
+        Tensor::from(std::vector<std::int64_t>(static_cast<std::size_t>(scales.numel()), zero), scales.shape())
+            .to(type));
+  }
+  operands.insert(operands.end(), behind.begin(), behind.end());
+  return operands;
 }
 
 TEST(RecurrentOps, RefusesInWordsOfTheOp) {
@@ -182,6 +212,34 @@ Graph graph_of(const Node& node) {
     graph.output(graph.add("output " + std::to_string(output), std::make_shared<Op>(node.node(output)), inputs));
   }
   return graph;
+}
+
+TEST(RecurrentOps, WeightsInEightBits) {
+  const Node node(Cell::lstm, "bidirectional", false, true, 1);
+  Node codes = node;
+  codes.op = "DynamicQuantizeLSTM";
+  for (const bool rows_apart : {false, true}) {
+    for (const DType type : {DType::i8, DType::u8}) {
+      codes.operands = in_codes(node, rows_apart, type);
+      for (const Device device : devices_here()) {
+        Plan plan = graph_of(codes).compile({.device = device, .threads = 2});
+        const auto outputs =
+            plan.run(std::vector<Tensor>{node.operands[0], node.operands[4], node.operands[5], node.operands[6]});
+        for (std::int64_t output = 0; output < 3; ++output) {
+          std::vector<Truth> truth = node.truth(output);
+          for (Truth& t : truth) t.bound = 0.15;
+          expect_near(outputs[static_cast<std::size_t>(output)], truth,
+                      detail::concat("output ", output, ", rows apart ", rows_apart, ", ", type, " on ", device));
+        }
+      }
+    }
+  }
+  codes.operands[10] = Tensor({3});
+  EXPECT_EQ(refusal(codes.node(0), codes.operands, {0}),
+            "DynamicQuantizeLSTM: expected 2 or 40 scales and zero points, got [3] and [2, 20]");
+  codes.operands[2] = node.operands[2];
+  EXPECT_EQ(refusal(codes.node(0), codes.operands, {0}),
+            "DynamicQuantizeLSTM: expected weights of u8 or i8 [directions, units, gates], got f32 [2, 20, 5]");
 }
 
 TEST(RecurrentOps, OutputsOfANodeAreComputedOnce) {

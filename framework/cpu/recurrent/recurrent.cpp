@@ -5,6 +5,7 @@
 #include "lamina/cpu/recurrent/recurrent.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lamina/base/error.h"
@@ -24,6 +25,16 @@ using detail::ceil_div;
 // A step of fewer products is not worth sharing out: threads would wait for each other longer than they compute.
 constexpr std::int64_t shared_products = std::int64_t{1} << 17;
 
+/// Codes of their own range, as DynamicQuantizeLinear makes them, less their zero point. Returns their scale.
+float to_codes(const float* h, std::int64_t count, float* codes) {
+  float low = 0, high = 0;
+  for (std::int64_t i = 0; i < count; ++i) low = std::min(low, h[i]), high = std::max(high, h[i]);
+  const float scale = high == low ? 1 : (high - low) / 255, zero = std::nearbyint(-low / scale);
+  for (std::int64_t i = 0; i < count; ++i)
+    codes[i] = std::clamp(std::nearbyint(h[i] / scale) + zero, 0.0f, 255.0f) - zero;
+  return scale;
+}
+
 class Recurrence {
  public:
   Recurrence(const RecurrentProblem& problem, const Preparation& p)
@@ -33,8 +44,9 @@ class Recurrence {
         images_(p.input().shape[1]),
         blocks_(ceil_div<std::int64_t>(problem.hidden, kernel_.lanes)),
         zeros_(detail::constant(std::vector<float>(static_cast<std::size_t>(problem.hidden)))),
-        weights_(detail::weights_by_blocks(problem, kernel_.lanes,
-                                           p.precision == Precision::bf16 ? DType::bf16 : DType::f32)) {
+        weights_(detail::weights_by_blocks(
+            problem, kernel_.lanes,
+            p.precision == Precision::bf16 && !problem.scale.defined() ? DType::bf16 : DType::f32)) {
     problem_.weight = {};  // not to be there twice
     rows_ = std::clamp<std::int64_t>(images_ * problem.directions / p.threads, 1, RecurrentKernel::most_rows);
     chunks_ = ceil_div(images_, rows_);
@@ -44,11 +56,18 @@ class Recurrence {
   }
 
   std::string description() const {
-    return detail::concat(weights_.dtype(), " weights, ", parts_ > 1 ? "units shared out, " : "", name(kernel_.set));
+    return detail::concat(problem_.scale.defined() ? "codes in " : "", weights_.dtype(), " weights, ",
+                          parts_ > 1 ? "units shared out, " : "", name(kernel_.set));
+  }
+
+  /// Of codes, where each thread has those of its rows.
+  std::size_t workspace(int threads) const {
+    if (!problem_.scale.defined()) return 0;
+    return static_cast<std::size_t>(threads * RecurrentKernel::most_rows * problem_.hidden) * sizeof(float);
   }
 
   void operator()(Inputs inputs, Outputs outputs, const Execution& execution) const {
-    Run run = {.x = floats(inputs[0]), .y = floats(outputs[0])};
+    Run run = {.x = floats(inputs[0]), .y = floats(outputs[0]), .codes = static_cast<float*>(execution.workspace)};
     if (problem_.initial) run.h = floats(inputs[1]);
     if (problem_.initial && is_lstm()) run.c = floats(inputs[2]);
     if (problem_.lengths) run.lengths = static_cast<const std::int32_t*>(inputs.back().raw());
@@ -63,13 +82,14 @@ class Recurrence {
       }
     };
     if (parts_ == 1) {
-      execution.pool->parallel_for(tasks(), [&](std::int64_t task, int) {
-        walk([&](std::int64_t step, int phase) { take(run, task, step, phase, 0); });
+      execution.pool->parallel_for(tasks(), [&](std::int64_t task, int worker) {
+        walk([&](std::int64_t step, int phase) { take(run, task, step, phase, 0, worker); });
       });
     } else {
       walk([&](std::int64_t step, int phase) {
-        execution.pool->parallel_for(
-            tasks() * parts_, [&](std::int64_t item, int) { take(run, item / parts_, step, phase, item % parts_); });
+        execution.pool->parallel_for(tasks() * parts_, [&](std::int64_t item, int worker) {
+          take(run, item / parts_, step, phase, item % parts_, worker);
+        });
       });
     }
     for (std::int64_t image = 0; image < images_; ++image) {
@@ -81,7 +101,7 @@ class Recurrence {
   struct Run {
     const float *x = nullptr, *h = nullptr, *c = nullptr;
     const std::int32_t* lengths = nullptr;
-    float* y = nullptr;
+    float *y = nullptr, *codes = nullptr;
   };
 
   bool is_lstm() const { return problem_.cell == Cell::lstm; }
@@ -98,7 +118,7 @@ class Recurrence {
     return problem_.backwards(direction) ? length_of(run, image) - steps : steps - 1;
   }
 
-  void take(const Run& run, std::int64_t task, std::int64_t step, int phase, std::int64_t part) const {
+  void take(const Run& run, std::int64_t task, std::int64_t step, int phase, std::int64_t part, int worker) const {
     StepRow rows[RecurrentKernel::most_rows];
     std::size_t count = 0;
     const auto direction = static_cast<int>(task / chunks_);
@@ -118,6 +138,12 @@ class Recurrence {
       row.c = row.more;
     }
     if (count == 0) return;
+    for (std::size_t i = 0; i < count && problem_.scale.defined(); ++i) {
+      const std::int64_t row = worker * RecurrentKernel::most_rows + static_cast<std::int64_t>(i);
+      float* const codes = run.codes + row * problem_.hidden;
+      rows[i].scale = to_codes(rows[i].h, problem_.hidden, codes);
+      rows[i].h = codes;
+    }
     kernel_.step(problem_, direction, phase, weights_, {rows, count}, part * blocks_ / parts_,
                  (part + 1) * blocks_ / parts_, step % 2 != 0);
   }
@@ -148,7 +174,8 @@ bool takes(const RecurrentProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Preparation& p) {
   Recurrence recurrence(problem, p);
   const std::string what = recurrence.description();
-  return make_operator(what, std::move(recurrence));
+  const std::size_t workspace = recurrence.workspace(p.threads);
+  return make_operator(what, {.workspace = workspace}, std::move(recurrence));
 }
 
 constexpr Kernel<RecurrentProblem> table[] = {{"steps", takes, prepare}};

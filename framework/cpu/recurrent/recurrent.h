@@ -12,7 +12,8 @@ namespace lamina::cpu {
 /// A step of one image in one direction.
 struct StepRow {
   const float* x = nullptr;  // [G * H]
-  const float* h = nullptr;  // [H], before it
+  const float* h = nullptr;  // [H], before it, or its codes
+  float scale = 1;           // of these
   const float* c = nullptr;  // [H], likewise, of an LSTM
   float* y = nullptr;        // h behind it; between a GRU's phases, z
   float* more = nullptr;     // [H]: c behind it; between a GRU's phases, r h

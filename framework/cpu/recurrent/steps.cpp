@@ -77,7 +77,12 @@ class Finish {
     std::copy_n(few, hidden_ - unit_, row + unit_);
   }
   HWY_ATTR HWY_INLINE Vector x(int gate) const { return load(row_.x + gate * hidden_); }
-  HWY_ATTR HWY_INLINE Vector sum(int gate) const { return hn::LoadU(Tag(), sums_ + gate * lanes); }
+  HWY_ATTR HWY_INLINE Vector sum(int gate) const {
+    const Vector sum = hn::LoadU(Tag(), sums_ + gate * lanes);
+    if (!problem_.scale.defined()) return sum;
+    const Vector scale = load(detail::floats(problem_.scale) + (direction_ * problem_.gates() + gate) * hidden_);
+    return hn::Mul(sum, hn::Mul(scale, hn::Set(Tag(), row_.scale)));
+  }
   HWY_ATTR HWY_INLINE Vector clipped(Vector v) const {
     return clamped(v, hn::Set(Tag(), -problem_.clip), hn::Set(Tag(), problem_.clip));
   }

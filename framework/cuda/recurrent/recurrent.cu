@@ -46,10 +46,10 @@ struct CellFunction {
 struct RecurrentArgs {
   const void *x = nullptr, *h = nullptr, *c = nullptr;  // [T, N, D, G, H]; [N, D, H], or null
   const std::int32_t* lengths = nullptr;
-  void* y = nullptr;                                  // [T + 1 or 2, N, D, H]
-  float* state = nullptr;                             // [D, N, 4, H]: h by turns, c or z, r h
-  const void* weights = nullptr;                      // by blocks of 32 units
-  const float *bias = nullptr, *peepholes = nullptr;  // [D, H]; [D, 3, H], or null
+  void* y = nullptr;                                                    // [T + 1 or 2, N, D, H]
+  float* state = nullptr;                                               // [D, N, 4, H]: h by turns, c or z, r h
+  const void* weights = nullptr;                                        // by blocks of 32 units
+  const float *bias = nullptr, *peepholes = nullptr, *scale = nullptr;  // [D, H]; [D, 3, H]; [D, G, H]; or null
   IndexFault* fault = nullptr;
   CellFunction functions[2][3] = {};
   RecurrentProblem::Phase phase[2] = {};
@@ -71,6 +71,22 @@ struct RecurrentArgs {
     return length < 0 ? 0 : steps;
   }
 };
+
+/// A row in codes of its own range, as DynamicQuantizeLinear makes them, less their zero point, by a warp. Returns
+/// their scale.
+__device__ float to_codes(float* row, int count, int lane) {
+  float low = 0, high = 0;
+  for (int i = lane; i < count; i += lanes) low = fminf(low, row[i]), high = fmaxf(high, row[i]);
+#pragma unroll
+  for (int distance = lanes / 2; distance > 0; distance /= 2) {
+    low = fminf(low, __shfl_xor_sync(0xffffffffu, low, distance));
+    high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, distance));
+  }
+  const float scale = high == low ? 1 : __fdiv_rn(high - low, 255), zero = rintf(__fdiv_rn(-low, scale));
+  for (int i = lane; i < count; i += lanes)
+    row[i] = clipped(rintf(__fdiv_rn(row[i], scale)) + zero, 0.0f, 255.0f) - zero;
+  return scale;
+}
 
 /// One unit of one image: what its cell makes of the sums of the phase's gates.
 template <class T>
@@ -129,6 +145,7 @@ __global__ void __launch_bounds__(threads, 1)
     recurrent_kernel(const __grid_constant__ RecurrentArgs a, int first, int count) {
   extern __shared__ float operand[];  // [rows][H]
   __shared__ float sums[warps][rows][most_gates][lanes];
+  float scale = 1;  // of the codes of this warp's row
   let_successor_start();
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % lanes, warp = static_cast<int>(threadIdx.x) / lanes;
@@ -151,6 +168,10 @@ __global__ void __launch_bounds__(threads, 1)
       }
     }
     __syncthreads();
+    if (a.scale != nullptr) {
+      if (warp < rows) scale = to_codes(operand + warp * a.hidden, a.hidden, lane);
+      __syncthreads();
+    }
     const std::int64_t before = (d * a.gates + a.phase[phase].first) * groups;
     const T* const weights = static_cast<const T*>(a.weights) + before * lanes * a.hidden + lane;
 #pragma unroll 1
@@ -176,6 +197,10 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
         for (int i = 0; i < warps * most_gates; ++i)
           total[i % most_gates] += sums[i / most_gates][warp][i % most_gates][lane];
+#pragma unroll
+        for (int g = 0; g < most_gates; ++g) {
+          if (a.scale != nullptr && g < gates) total[g] *= scale * a.scale[(d * a.gates + g) * a.hidden + unit];
+        }
         finish<T>(a, step, phase, first_image + warp, d, unit, total);
       }
       __syncthreads();
@@ -205,6 +230,7 @@ std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Prepara
                         .reverse = problem.reverse,
                         .reset_after = problem.reset_after,
                         .input_forget = problem.input_forget};
+  if (problem.scale.defined()) args.scale = static_cast<const float*>(constants.add(problem.scale));
   if (problem.bias.defined()) args.bias = static_cast<const float*>(constants.add(problem.bias));
   if (problem.peepholes.defined()) args.peepholes = static_cast<const float*>(constants.add(problem.peepholes));
   const std::size_t each = problem.functions.size() / static_cast<std::size_t>(problem.directions);

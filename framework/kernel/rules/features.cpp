@@ -80,7 +80,7 @@ LAMINA_HAS(MapProblem, 0, extents, reduced, loads, nodes, stores, compute, param
 LAMINA_HAS(MatMulProblem, 0, transpose_a, transpose_b, alpha) LAMINA_HAS(MoveProblem, 0, axes, fill)
 LAMINA_HAS(NormalizationProblem, 0, table, bgr) LAMINA_HAS(PoolProblem, 0, kind, geometry)
 LAMINA_HAS(RecurrentProblem, 0, cell, directions, hidden, reverse, reset_after, input_forget, initial, lengths, clip, functions,
-           weight, bias, peepholes)
+           weight, scale, bias, peepholes)
 LAMINA_HAS(ReduceProblem, 0, kind, dims, last) LAMINA_HAS(ResampleProblem, 0, axes)
 LAMINA_HAS(ScatterProblem, 0, kind, dim, reduction) LAMINA_HAS(SoftmaxProblem, 0, dim, kind)
 LAMINA_HAS(TopKProblem, 0, dim, k, largest, places)

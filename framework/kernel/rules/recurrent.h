@@ -32,7 +32,10 @@ struct RecurrentProblem {
   float clip = std::numeric_limits<float>::infinity();  ///< of the gates' sums, and not of c
   /// Sigmoid, tanh, relu and hard_sigmoid: for each direction f, of a GRU and an LSTM then g, of an LSTM then h.
   PointwiseChain functions = {};
-  Tensor weight = {};     ///< [D, G * H, H]
+  Tensor weight = {};  ///< [D, G * H, H]
+  /// [D, G * H], of an LSTM: the weights are whole numbers, and times that what they stand for. h is, for its products,
+  /// rounded to codes of its own range in each step, as DynamicQuantizeLinear makes them. Undefined: neither.
+  Tensor scale = {};
   Tensor bias = {};       ///< [D, H]: of h's product, if reset_after
   Tensor peepholes = {};  ///< [D, 3 * H]: of an LSTM's i, o, f; undefined: none
 

@@ -17,4 +17,14 @@ EightBitWeights in_i8(const Expansion& e, const Tensor& values, const Tensor& sc
 /// scale (w - zero_point)
 Tensor meaning(const EightBitWeights& eight);
 
+/// What DynamicQuantizeLinear makes of a node of floats.
+struct DynamicCodes {
+  int values, scale, zero_point;
+};
+DynamicCodes dynamic_codes(Expansion& e, int x);
+
+/// Sums of the products of integers a [..., K], of a zero point (-1: 0) that may be what only a run knows, with weights
+/// [N, K]: i32.
+int integer_linear(Expansion& e, int a, int a_zero, EightBitWeights eight);
+
 }  // namespace lamina::detail

@@ -199,25 +199,6 @@ int centred(Expansion& e, int node, int zero_point, bool rows) {
   return e.pointwise(Pointwise::sub, {wide, zeros});
 }
 
-/// The product of integers a [..., K] b [K, N] as a layer; the zero point of `a` may be what only a run knows.
-int integer_linear(Expansion& e, int a, int a_zero, int b, int b_zero) {
-  EightBitWeights eight = operand_weights(e, b, -1, b_zero, true);
-  eight.whole = true;
-  const bool known = a_zero < 0 || e.known(a_zero).defined();
-  const int sums = linear(e, dequantized(e, a, -1, known ? a_zero : -1), meaning(eight), {}, eight);
-  if (known) return sums;
-  std::vector<double> columns;
-  const Tensor weights = meaning(eight);
-  const auto k = static_cast<std::size_t>(weights.shape()[1]);
-  for (std::size_t n = 0; n < weights.values<float>().size(); n += k) {
-    const std::span<const float> row = weights.values<float>().subspan(n, k);
-    double sum = 0;
-    for (const float value : row) sum += static_cast<double>(value);
-    columns.push_back(sum);
-  }
-  return less_zero_points(e, sums, constant_of(e, columns, {weights.shape()[0]}, DType::i32), a_zero);
-}
-
 bool is_layer(const Expansion& e, int a, int a_zero, int b) {
   return e.known(b).defined() && e.rank(b) == 2 && e.rank(a) > 1 && e.shape(b).numel() > 0 &&
          (a_zero < 0 || e.shape(a_zero).numel() == 1);
@@ -228,7 +209,7 @@ int mat_mul_integer(Expansion& e) {
   if (!is_eight_bits(e.dtype(a)) || !is_eight_bits(e.dtype(b)))
     e.refuse("expected operands of u8 or i8, got ", e.dtype(a), " and ", e.dtype(b));
   if (is_layer(e, a, a_zero, b) && (b_zero < 0 || e.known(e.input(3)).defined()))
-    return integer_linear(e, a, a_zero, 1, b_zero);
+    return integer_linear(e, a, a_zero, operand_weights(e, 1, -1, b_zero, true));
   return matmul(e, centred(e, a, a_zero, true), centred(e, b, b_zero < 0 ? -1 : e.input(3), false));
 }
 
@@ -256,20 +237,8 @@ int q_linear_mat_mul(Expansion& e) {
 
 int dynamic_quantize_linear(Expansion& e) {
   const std::int64_t output = e.attributes().integer("output", 0);
-  const int x = as_f32(e, e.input(0));
-  std::vector<int> all;
-  for (int d = 0; d < e.rank(x); ++d) all.push_back(d);
-  const int high = e.pointwise(Pointwise::max, e.reduce(Reduction::max, x, all, false), 0);
-  const int low = e.pointwise(Pointwise::min, e.reduce(Reduction::min, x, all, false), 0);
-  const int width = e.pointwise(Pointwise::div, e.pointwise(Pointwise::sub, {high, low}), 255);
-  const int one = e.scalar(1, DType::f32);
-  const int scale = e.pointwise(Pointwise::where, {e.cast(width, DType::boolean), width, one});
-  if (output == 1) return scale;
-  const int from = e.pointwise(Pointwise::div, {e.pointwise(Pointwise::neg, {low}), scale});
-  const int zero_point =
-      quantized(e, from, {.scale = one, .zero_point = one, .one = Quantization{.scale = 1}}, DType::u8);
-  if (output == 2) return zero_point;
-  return quantized(e, x, codebook(e, x, scale, zero_point, 1, 0), DType::u8);
+  const DynamicCodes codes = dynamic_codes(e, as_f32(e, e.input(0)));
+  return output == 1 ? codes.scale : output == 2 ? codes.zero_point : codes.values;
 }
 
 constexpr OpRow quantized_rows[] = {{"ConvInteger", conv_integer},
@@ -281,6 +250,38 @@ constexpr OpRow quantized_rows[] = {{"ConvInteger", conv_integer},
                                     {"QuantizeLinear", quantize_linear}};
 
 }  // namespace
+
+DynamicCodes dynamic_codes(Expansion& e, int x) {
+  std::vector<int> all;
+  for (int d = 0; d < e.rank(x); ++d) all.push_back(d);
+  const int high = e.pointwise(Pointwise::max, e.reduce(Reduction::max, x, all, false), 0);
+  const int low = e.pointwise(Pointwise::min, e.reduce(Reduction::min, x, all, false), 0);
+  const int width = e.pointwise(Pointwise::div, e.pointwise(Pointwise::sub, {high, low}), 255);
+  const int one = e.scalar(1, DType::f32);
+  const int scale = e.pointwise(Pointwise::where, {e.cast(width, DType::boolean), width, one});
+  const int from = e.pointwise(Pointwise::div, {e.pointwise(Pointwise::neg, {low}), scale});
+  const int zero_point =
+      quantized(e, from, {.scale = one, .zero_point = one, .one = Quantization{.scale = 1}}, DType::u8);
+  return {quantized(e, x, codebook(e, x, scale, zero_point, 1, 0), DType::u8), scale, zero_point};
+}
+
+int integer_linear(Expansion& e, int a, int a_zero, EightBitWeights eight) {
+  eight.scale = Tensor::from(std::vector<float>(static_cast<std::size_t>(eight.scale.numel()), 1), eight.scale.shape());
+  eight.whole = true;
+  const bool known = a_zero < 0 || e.known(a_zero).defined();
+  const Tensor weights = meaning(eight);
+  const int sums = linear(e, dequantized(e, a, -1, known ? a_zero : -1), weights, {}, eight);
+  if (known) return sums;
+  std::vector<double> columns;
+  const auto k = static_cast<std::size_t>(weights.shape()[1]);
+  for (std::size_t n = 0; n < weights.values<float>().size(); n += k) {
+    const std::span<const float> row = weights.values<float>().subspan(n, k);
+    double sum = 0;
+    for (const float value : row) sum += static_cast<double>(value);
+    columns.push_back(sum);
+  }
+  return less_zero_points(e, sums, constant_of(e, columns, {weights.shape()[0]}, DType::i32), a_zero);
+}
 
 std::span<const OpRow> quantized_ops() { return quantized_rows; }
 

@@ -6,6 +6,7 @@
 #include "lamina/kernel/rules/recurrent.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/products.h"
+#include "lamina/ops/rows/quantized.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -58,7 +59,44 @@ Tensor joined_bias(const Tensor& both, RecurrentProblem& problem) {
   return bias;
 }
 
-template <Cell cell>
+/// Weights of u8 or i8 [D, K, rows], with one scale, and one zero point, for each direction or for each row of it, as
+/// [D * rows, K].
+EightBitWeights codes_of(const Expansion& e, int weight, int scale, int zero_point) {
+  const Tensor values = e.constant(weight), scales = known_f32(e, scale), zeros = e.constant(zero_point).to(DType::i32);
+  const Shape shape = values.shape();
+  if (shape.rank() != 3 || (values.dtype() != DType::i8 && values.dtype() != DType::u8))
+    e.refuse("expected weights of u8 or i8 [directions, units, gates], got ", values.dtype(), ' ', shape);
+  const std::int64_t d = shape[0], k = shape[1], rows = shape[2];
+  if (d < 1 || (scales.numel() != d && scales.numel() != d * rows) || zeros.numel() != scales.numel())
+    e.refuse("expected ", d, " or ", d * rows, " scales and zero points, got ", scales.shape(), " and ", zeros.shape());
+  EightBitWeights all = {.weight = Tensor({d * rows, k}, DType::i8), .scale = Tensor({d * rows})};
+  all.zero_point = Tensor({d * rows}, DType::i32);
+  for (std::int64_t i = 0; i < d; ++i) {
+    const auto part = [i](const Tensor& of, const Shape& to) {
+      auto* const from = static_cast<std::byte*>(const_cast<void*>(of.raw()));
+      return Tensor::borrow(from + static_cast<std::size_t>(i * to.numel()) * size_of(of.dtype()), to, of.dtype());
+    };
+    const Shape each = {scales.numel() / d};
+    const EightBitWeights one = in_i8(e, part(values, {k, rows}), part(scales, each), part(zeros, each), true);
+    part(all.weight, {rows, k}).copy_from(one.weight);
+    part(all.scale, {rows}).copy_from(one.scale);
+    part(all.zero_point, {rows})
+        .copy_from(one.zero_point.defined() ? one.zero_point : Tensor::zeros({rows}, DType::i32));
+  }
+  return all;
+}
+
+/// X in codes of its range times weights in codes, and a bias.
+int dynamic_linear(Expansion& e, int x, const EightBitWeights& eight, const Tensor& bias) {
+  const DynamicCodes codes = dynamic_codes(e, x);
+  const int sums = e.cast(integer_linear(e, codes.values, codes.zero_point, eight), DType::f32);
+  const int scale = e.pointwise(Pointwise::mul, {e.constant_node(eight.scale), codes.scale});
+  const int product = e.pointwise(Pointwise::mul, {sums, scale});
+  return bias.defined() ? e.pointwise(Pointwise::add, {product, e.constant_node(bias)}) : product;
+}
+
+/// `codes`: ONNX Runtime's DynamicQuantizeLSTM, whose weights are in eight bits, turned, with scales behind P.
+template <Cell cell, bool codes = false>
 int recurrent(Expansion& e) {
   constexpr bool lstm = cell == Cell::lstm;
   const std::string direction = e.attributes().text("direction", "forward");
@@ -76,7 +114,15 @@ int recurrent(Expansion& e) {
 
   int x = as_f32(e, e.input(0));
   if (e.rank(x) != 3) e.refuse("expected an input [steps, images, features], got ", e.shape(x));
-  problem.weight = known_f32(e, 2);
+  if constexpr (codes) {
+    EightBitWeights eight = codes_of(e, 2, 10, 11);
+    const Shape shape = e.shape(e.input(2));
+    problem.scale = eight.scale.clone();
+    std::ranges::fill(eight.scale.values<float>(), 1.0f);
+    problem.weight = meaning(eight).view({shape[0], shape[2], shape[1]});
+  } else {
+    problem.weight = known_f32(e, 2);
+  }
   const std::int64_t h = problem.hidden = problem.weight.shape().rank() == 3 ? problem.weight.shape()[2] : 0;
   const std::int64_t rows = problem.gates() * h, said = e.attributes().long_integer("hidden_size", h);
   if (h < 1 || said != h || problem.weight.shape() != Shape{d, rows, h})
@@ -98,9 +144,19 @@ int recurrent(Expansion& e) {
     return e.reshape(images_first ? node : e.permute(node, std::vector<int>{1, 0, 2}), wanted);
   };
   const int all = e.once([&] {
-    const Tensor weight = known(e, 1, {d, rows, e.shape(x)[2]}).view({d * rows, e.shape(x)[2]});
+    const std::int64_t features = e.shape(x)[2];
     const Tensor bias = e.has(3) ? joined_bias(known(e, 3, {d, 2 * rows}), problem) : Tensor();
-    std::vector<int> operands = {linear(e, turned(x, {1, 0, 2}), weight, bias)};
+    std::vector<int> operands = {turned(x, {1, 0, 2})};
+    if constexpr (codes) {
+      const EightBitWeights eight = codes_of(e, 1, 8, 9);
+      if (e.shape(e.input(1)) != Shape{d, features, rows})
+        e.refuse("expected ", Shape{d, features, rows}, " as operand 2, got ", e.shape(e.input(1)));
+      operands[0] = dynamic_linear(e, operands[0], eight, bias);
+    } else {
+      const Tensor weight = known(e, 1, {d, rows, features}).view({d * rows, features});
+      operands[0] = linear(e, operands[0], weight, bias);
+    }
+
     problem.initial = e.has(5) || (lstm && e.has(6)), problem.lengths = e.has(4);
     if (problem.initial) operands.push_back(state(5));
     if (problem.initial && lstm) operands.push_back(state(6));
@@ -117,8 +173,10 @@ int recurrent(Expansion& e) {
   return e.cast(result, e.dtype(e.input(0)));
 }
 
-constexpr OpRow recurrent_rows[] = {
-    {"GRU", recurrent<Cell::gru>}, {"LSTM", recurrent<Cell::lstm>}, {"RNN", recurrent<Cell::rnn>}};
+constexpr OpRow recurrent_rows[] = {{"DynamicQuantizeLSTM", recurrent<Cell::lstm, true>},
+                                    {"GRU", recurrent<Cell::gru>},
+                                    {"LSTM", recurrent<Cell::lstm>},
+                                    {"RNN", recurrent<Cell::rnn>}};
 
 }  // namespace
 
