@@ -39,7 +39,7 @@ EVERY_BUILD = {
     "framework/kernel": 2_697,  # what of a problem each kernel reads, by construction; recurrent layers
     "framework/layers": 1_402,
     "framework/module": 459,
-    "framework/ops": 3_675,  # rows of recurrent layers, several outputs of which are made once
+    "framework/ops": 3_742,  # rows of recurrent layers, several outputs of which are made once; of what ONNX Runtime fuses
     "framework/plan": 752,  # counters; f16 is looked through as it is; results over what a run reads are refused
     "framework/pool": 586,
     "framework/tensor": 1_020,  # the one store of what kernels only read, of both devices
@@ -48,15 +48,15 @@ EVERY_BUILD = {
 LEFT_OUT = {
     "framework/c": 473,  # constants; photographs in the form that a model takes
     "framework/detect": 671,  # what exporters note is read by graph
-    "framework/onnx": 2_203,  # ops of several outputs are written
+    "framework/onnx": 2_277,  # ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 946,
 }
-TESTS = {"tests": 32_220, "tests/cuda/map": 1_240}  # linear attention, odd filters, few channels; Maps of every type
+TESTS = {"tests": 32_350, "tests/cuda/map": 1_240}  # linear attention, odd filters, few channels; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
 # 290 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
-# 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes.
-TABLES = ((EVERY_BUILD, 58_140), (LEFT_OUT, 4_340), (TESTS, 33_792))
+# 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 70 of what ONNX Runtime fuses.
+TABLES = ((EVERY_BUILD, 58_208), (LEFT_OUT, 4_410), (TESTS, 33_925))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -96,7 +96,7 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
                           {"Strange", {"a"}, {"b"}, {}, "s2"},
                           {"Loop", {"b"}, {"c"}},
                           {"SequenceConstruct", {"c"}, {"d"}},
-                          {"FusedMatMul", {"d"}, {"e"}, {}, "", "com.microsoft"},
+                          {"GatedAdd", {"d"}, {"e"}, {}, "", "com.microsoft"},
                           {"Adam", {"e"}, {"f"}, {}, "", "ai.onnx.preview.training"},
                           {"BatchNormalization", {"f", "f", "f", "f", "f"}, {"y"}, {attribute("spatial", 0)}}}};
   expect_error([&] { import_bytes(onnx::model(g, 17, Message().message(8, opset(1, "com.microsoft")))); },
@@ -104,7 +104,7 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
                 "\n  Strange (opset 17): 2 nodes, the first Strange \"s1\": no such op",
                 "\n  Loop (opset 17): 1 node, Loop \"c\": control flow",
                 "\n  SequenceConstruct (opset 17): 1 node, SequenceConstruct \"d\": sequences",
-                "\n  com.microsoft.FusedMatMul (opset 1): 1 node, FusedMatMul \"e\": of another domain",
+                "\n  com.microsoft.GatedAdd (opset 1): 1 node, GatedAdd \"e\": of another domain",
                 "\n  ai.onnx.preview.training.Adam (opset 0): 1 node, Adam \"f\": training",
                 "\n  BatchNormalization (opset 17): 1 node, BatchNormalization \"y\": spatial=0"});
 }

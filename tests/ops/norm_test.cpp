@@ -124,6 +124,25 @@ TEST(NormOps, LayersFromAnyAxisWithAnyScale) {
             "RMSNormalization: the scale or the bias does not broadcast to [1, 3, 4, 5]");
 }
 
+/// ONNX Runtime's: the norm of a sum, which is its output 3.
+TEST(NormOps, SumsAreNormalised) {
+  const Tensor x = draw_floats({2, 3, 8}, 1), skip = draw_floats({3, 8}, 2), gamma = draw_floats({8}, 3);
+  const Tensor beta = draw_floats({8}, 4), bias = draw_floats({8}, 5);
+  const Attributes last = {{"output", std::int64_t{3}}};
+  for (const bool biased : {false, true}) {
+    Tensor sum = evaluate(Op("Add"), {x, skip});
+    if (biased) sum = evaluate(Op("Add"), {sum, bias});
+    const Tensor more = biased ? bias : Tensor();
+    const auto check = [&](const std::string& op, const std::vector<Tensor>& operands, const Tensor& norm) {
+      expect_close(evaluate(Op(op), operands), {2, 3, 8}, doubles(norm), 1e-5, op);
+      expect_close(evaluate(Op(op, last), operands), {2, 3, 8}, doubles(sum), 1e-6, op + "'s sum");
+    };
+    check("SkipLayerNormalization", {x, skip, gamma, beta, more},
+          evaluate(Op("LayerNormalization"), {sum, gamma, beta}));
+    check("SkipSimplifiedLayerNormalization", {x, skip, gamma, more}, evaluate(Op("RMSNormalization"), {sum, gamma}));
+  }
+}
+
 TEST(NormOps, LocalResponseOfOddAndEvenSizes) {
   const Tensor x = draw_floats({1, 6, 2, 2}, 1);
   for (const std::int64_t size : {1, 3, 4, 5, 6}) {

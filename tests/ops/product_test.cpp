@@ -176,5 +176,63 @@ TEST(ProductOps, AttentionLooksAtWhatItMay) {
             "Attention: cannot make 3 heads of [1, 2, 4]");
 }
 
+/// Whatever is turned, the product of what it was.
+TEST(ProductOps, FusedMatMulTurnsItsOperands) {
+  const Tensor a = draw_floats({2, 3, 4, 5}, 1), b = draw_floats({2, 3, 5, 6}, 2);
+  const std::vector<double> expected = doubles(evaluate(Op("MatMul"), {a, b}));
+  const auto turned = [](const Tensor& x, const Numbers& perm) {
+    return evaluate(Op("Transpose", {{"perm", perm}}), {x});
+  };
+  for (int ways = 0; ways < 16; ++ways) {
+    Attributes attributes = {{"alpha", 0.5}};
+    Tensor operands[] = {a, b};
+    for (int i = 0; i < 2; ++i) {
+      const bool last = (ways >> i & 1) != 0, batch = (ways >> (2 + i) & 1) != 0;
+      attributes.emplace_back(i == 0 ? "transA" : "transB", std::int64_t{last});
+      attributes.emplace_back(i == 0 ? "transBatchA" : "transBatchB", std::int64_t{batch});
+      if (last) operands[i] = turned(operands[i], {0, 1, 3, 2});
+      if (batch) operands[i] = turned(operands[i], {2, 0, 1, 3});
+    }
+    std::vector<Truth> truth;
+    for (const double value : expected) truth.push_back({value / 2, 1e-5});
+    for (const std::set<int>& unknown : {std::set<int>{0}, std::set<int>{0, 1}})
+      expect_near(Expanded(Op("FusedMatMul", attributes), {operands[0], operands[1]}, unknown).run(), truth,
+                  detail::concat("ways ", ways));
+  }
+}
+
+/// ONNX Runtime's attention is ONNX's with biases before, and masks of another form.
+TEST(ProductOps, MultiHeadAttentionIsAttentionOfSums) {
+  const Tensor q = draw_floats({2, 3, 8}, 1), k = draw_floats({2, 4, 8}, 2), v = draw_floats({2, 4, 12}, 3);
+  const Tensor bias = draw_floats({28}, 4), scores = draw_floats({1, 2, 3, 4}, 5);
+  const Attributes own = {{"num_heads", std::int64_t{2}}, {"mask_filter_value", -1e30}};
+  const Attributes onnx = {{"q_num_heads", std::int64_t{2}}, {"kv_num_heads", std::int64_t{2}}};
+  const auto check = [&](const Tensor& biases, const Tensor& padding, const Tensor& summand, const Tensor& mask,
+                         const std::string& what) {
+    std::vector<Tensor> parts = {q, k, v};
+    for (std::size_t i = 0, begin = 0; biases.defined() && i < 3; begin += i < 2 ? 8 : 12, ++i) {
+      const std::span<const float> some = biases.values<float>().subspan(begin, i < 2 ? 8 : 12);
+      const Tensor own_bias = Tensor::from(std::vector<float>(some.begin(), some.end()), {std::ssize(some)});
+      parts[i] = evaluate(Op("Add"), {parts[i], own_bias});
+    }
+    const Tensor expected = evaluate(Op("Attention", onnx), {parts[0], parts[1], parts[2], mask});
+    expect_close(evaluate(Op("MultiHeadAttention", own), {q, k, v, biases, padding, summand}), {2, 3, 12},
+                 doubles(expected), 1e-5, what);
+  };
+  const auto whole = [](const std::vector<std::int32_t>& values, const Shape& shape) {
+    return Tensor::from(values, shape);
+  };
+  const Tensor seen = whole({1, 1, 0, 0, 1, 1, 1, 1}, {2, 1, 1, 4}).to(DType::boolean);
+  check({}, {}, {}, {}, "alone");
+  check(bias, {}, {}, {}, "biases");
+  check({}, {}, scores, scores, "a summand");
+  check({}, whole({2, 4}, {2}), {}, seen, "lengths");
+  check(bias, whole({1, 1, 0, 0, 1, 1, 1, 1}, {2, 4}), {}, seen, "a mask");
+  EXPECT_EQ(refusal(Op("MultiHeadAttention", own), {q, k, v, {}, whole({1, 1, 1, 1, 1}, {5})}),
+            "MultiHeadAttention: expected a mask [2], [2, 4] or [N, L, S], got [5]");
+  EXPECT_EQ(refusal(Op("MultiHeadAttention", own), {draw_floats({2, 3, 2, 3, 2}, 1), k, v}),
+            "MultiHeadAttention: expected queries [N, L, H * D], got [2, 3, 2, 3, 2]");
+}
+
 }  // namespace
 }  // namespace lamina::test

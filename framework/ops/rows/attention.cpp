@@ -1,4 +1,4 @@
-// Attention, as ONNX has it since operator set 23.
+// Attention, as ONNX has it since operator set 23, and as ONNX Runtime has.
 
 #include <cmath>
 #include <limits>
@@ -18,9 +18,10 @@ int split_heads(Expansion& e, int x, std::int64_t heads) {
   return e.permute(split, std::vector<int>{0, 2, 1, 3});
 }
 
-/// What is added to the scores: of truth values, 0 where they hold and -Inf elsewhere.
-int as_summand(Expansion& e, int mask, std::int64_t positions) {
-  constexpr double outside = -std::numeric_limits<double>::infinity();
+constexpr double infinitely = -std::numeric_limits<double>::infinity();
+
+/// What is added to the scores: of truth values, 0 where they hold and `outside` elsewhere.
+int as_summand(Expansion& e, int mask, std::int64_t positions, double outside = infinitely) {
   if (e.dtype(mask) == DType::boolean) {
     const int seen = constant_of(e, {0}, {}, DType::f32), hidden = constant_of(e, {outside}, {}, DType::f32);
     mask = e.pointwise(Pointwise::where, {mask, seen, hidden});
@@ -35,11 +36,11 @@ int as_summand(Expansion& e, int mask, std::int64_t positions) {
 }
 
 /// Of a batch's `lengths` [N] the positions that are there: [N, 1, 1, S].
-int length_summand(Expansion& e, int lengths, std::int64_t batch, std::int64_t positions) {
-  if (e.shape(lengths) != Shape{batch}) e.refuse("expected ", batch, " nonpad_kv_seqlen, got ", e.shape(lengths));
+int length_summand(Expansion& e, int lengths, std::int64_t batch, std::int64_t positions, double outside = infinitely) {
+  if (e.shape(lengths) != Shape{batch}) e.refuse("expected ", batch, " lengths of keys, got ", e.shape(lengths));
   const int place = places_along(e, 3, 4, positions);
   const int length = e.reshape(e.cast(lengths, DType::i64), {batch, 1, 1, 1});
-  return as_summand(e, e.pointwise(Pointwise::greater, {length, place}), positions);
+  return as_summand(e, e.pointwise(Pointwise::greater, {length, place}), positions, outside);
 }
 
 /// Past positions before the new ones.
@@ -57,7 +58,58 @@ void check(const Expansion& e, const Shape& q, const Shape& k, const Shape& v) {
   if (!fits) e.refuse("queries ", q, ", keys ", k, " and values ", v, " do not fit");
 }
 
+/// softmax(scale q k' + the summands) v of operands [N, H, L, D]; with the heads side by side again if they were.
+int attend(Expansion& e, std::vector<int> operands, const std::vector<int>& summands, AttentionProblem problem,
+           bool side_by_side) {
+  const Shape q = e.shape(operands[0]), v = e.shape(operands[2]), to = {q[0], q[1], q[2], v[3]};
+  check(e, q, e.shape(operands[1]), v);
+  if (!e.attributes().has("scale")) problem.scale = 1 / std::sqrt(static_cast<double>(q[3]));
+  if (!summands.empty()) operands.push_back(summands[0]);
+  if (summands.size() > 1) operands[3] = e.pointwise(Pointwise::add, {summands[0], summands[1]});
+  int y = e.solve(problem, to, DType::f32, std::move(operands));
+  if (side_by_side) y = e.reshape(e.permute(y, std::vector<int>{0, 2, 1, 3}), {to[0], to[2], to[1] * to[3]});
+  return e.cast(y, e.dtype(e.input(0)));
+}
+
 }  // namespace
+
+/// ONNX Runtime's, of queries [N, L, H * D], keys and values likewise or [N, H, S, D], and the biases of all three; a
+/// mask is of [N] lengths, or of 0 and 1: [N, S] or [N, L, S].
+int multi_head_attention(Expansion& e) {
+  const std::int64_t heads = e.attributes().long_integer("num_heads", 0);
+  const double outside = e.attributes().number("mask_filter_value", -10000);
+  const int output = e.attributes().integer("output", 0);
+  AttentionProblem problem = {.scale = e.attributes().number("scale", 0),
+                              .causal = e.attributes().boolean("unidirectional", false)};
+  if (output < 0 || output > 2) e.refuse("its output ", output, " is not supported");
+  if (e.rank(e.input(0)) != 3) e.refuse("expected queries [N, L, H * D], got ", e.shape(e.input(0)));
+  std::int64_t begin = 0;
+  const auto part = [&](int i) {
+    int x = as_f32(e, e.input(i));
+    const std::int64_t width = e.rank(x) == 4 ? e.shape(x)[1] * e.shape(x)[3] : e.shape(x)[-1];
+    if (e.has(3) && e.rank(x) == 3)
+      x = e.pointwise(Pointwise::add, {x, e.slice(as_f32(e, e.input(3)), 0, begin, begin + width)});
+    begin += width;
+    if (e.rank(x) != 3 && e.rank(x) != 4) e.refuse("expected keys and values [N, S, H * D], got ", e.shape(x));
+    return split_heads(e, x, heads);
+  };
+  const int q = part(0), k = with_past(e, 6, part(1)), v = with_past(e, 7, part(2));
+  if (output != 0) return e.cast(output == 1 ? k : v, e.dtype(e.input(0)));
+  const std::int64_t batch = e.shape(q)[0], positions = e.shape(k)[2];
+  if (e.has(6)) problem.past = e.shape(e.input(6))[2];
+  std::vector<int> summands;
+  if (e.has(4) && e.shape(e.input(4)) == Shape{batch}) {
+    summands.push_back(length_summand(e, e.input(4), batch, positions, outside));
+  } else if (e.has(4)) {
+    const Shape mask = e.shape(e.input(4));
+    if ((mask.rank() != 2 && mask.rank() != 3) || mask[-1] != positions)
+      e.refuse("expected a mask [", batch, "], [", batch, ", ", positions, "] or [N, L, S], got ", mask);
+    const Shape wide = {mask[0], 1, mask.rank() == 3 ? mask[1] : 1, positions};
+    summands.push_back(as_summand(e, e.reshape(e.cast(e.input(4), DType::boolean), wide), positions, outside));
+  }
+  if (e.has(5)) summands.push_back(as_summand(e, e.input(5), positions));
+  return attend(e, {q, k, v}, summands, problem, true);
+}
 
 int attention(Expansion& e) {
   const int rank = e.rank(e.input(0)), output = e.attributes().integer("output", 0);
@@ -76,25 +128,13 @@ int attention(Expansion& e) {
   const int v = with_past(e, 5, split_heads(e, as_f32(e, e.input(2)), groups));
   if (output != 0) return e.cast(output == 1 ? k : v, e.dtype(e.input(output)));
   check(e, e.shape(q), e.shape(k), e.shape(v));
-  const Shape from = e.shape(q);
   const std::int64_t positions = e.shape(k)[2];
   AttentionProblem problem = {.scale = given, .causal = causal};
-  if (!e.attributes().has("scale")) problem.scale = 1 / std::sqrt(static_cast<double>(from[3]));
   if (e.has(4)) problem.past = e.shape(e.input(4))[2];
-  std::vector<int> operands = {q, k, v};
-  if (e.has(3)) operands.push_back(as_summand(e, e.input(3), positions));
-  if (e.has(6)) {
-    const int lengths = length_summand(e, e.input(6), from[0], positions);
-    if (e.has(3)) {
-      operands[3] = e.pointwise(Pointwise::add, {operands[3], lengths});
-    } else {
-      operands.push_back(lengths);
-    }
-  }
-  const Shape to = {from[0], from[1], from[2], e.shape(v)[3]};
-  int y = e.solve(problem, to, DType::f32, std::move(operands));
-  if (rank == 3) y = e.reshape(e.permute(y, std::vector<int>{0, 2, 1, 3}), {to[0], to[2], to[1] * to[3]});
-  return e.cast(y, e.dtype(e.input(0)));
+  std::vector<int> summands;
+  if (e.has(3)) summands.push_back(as_summand(e, e.input(3), positions));
+  if (e.has(6)) summands.push_back(length_summand(e, e.input(6), e.shape(q)[0], positions));
+  return attend(e, {q, k, v}, summands, problem, rank == 3);
 }
 
 }  // namespace lamina::detail

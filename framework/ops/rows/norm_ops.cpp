@@ -150,9 +150,10 @@ int statistic(Expansion& e, int x, const std::vector<int>& axes, double eps, boo
   return e.pointwise(Pointwise::rsqrt, {e.pointwise(Pointwise::add, variance, eps)});
 }
 
+/// Of x in f32; the places of the operands that are its scale and its bias.
 template <bool centred>
-int layer_normalization(Expansion& e) {
-  const int x = as_f32(e, e.input(0)), rank = e.rank(x);
+int layer_normalization(Expansion& e, int x, int scale, int bias) {
+  const int rank = e.rank(x);
   const double eps = e.attributes().number("epsilon", 1e-5);
   e.attributes().integer("stash_type", 1);
   const int axis = e.axis_of(e.attributes().long_integer("axis", -1), rank);
@@ -168,16 +169,32 @@ int layer_normalization(Expansion& e) {
                          .eps = eps,
                          .kind = centred ? NormKind::centred : NormKind::root_mean_square};
   if (problem.length < 1) e.refuse("there is nothing to normalise in ", shape);
-  const bool rows = is_row(e, 1, problem.length, shape, axis) && is_row(e, 2, problem.length, shape, axis);
+  const bool rows = is_row(e, scale, problem.length, shape, axis) && is_row(e, bias, problem.length, shape, axis);
   problem.channels = problem.length;
   const Shape row = {problem.length};
-  if (rows && e.has(1)) problem.scale = known_f32(e, 1).view(row);
-  if (rows && e.has(2)) problem.shift = known_f32(e, 2).view(row);
+  if (rows && e.has(scale)) problem.scale = known_f32(e, scale).view(row);
+  if (rows && e.has(bias)) problem.shift = known_f32(e, bias).view(row);
   int y = e.solve(std::move(problem), shape, DType::f32, {x});
-  if (!rows && e.has(1)) y = e.pointwise(Pointwise::mul, {y, as_f32(e, e.input(1))});
-  if (!rows && e.has(2)) y = e.pointwise(Pointwise::add, {y, as_f32(e, e.input(2))});
+  if (!rows && e.has(scale)) y = e.pointwise(Pointwise::mul, {y, as_f32(e, e.input(scale))});
+  if (!rows && e.has(bias)) y = e.pointwise(Pointwise::add, {y, as_f32(e, e.input(bias))});
   if (e.shape(y) != shape) e.refuse("the scale or the bias does not broadcast to ", shape);
   return e.cast(y, e.dtype(e.input(0)));
+}
+
+template <bool centred>
+int layer_normalization(Expansion& e) {
+  return layer_normalization<centred>(e, as_f32(e, e.input(0)), 1, 2);
+}
+
+/// ONNX Runtime's: of a sum, of two or with a bias; output 3 is that sum.
+template <bool centred>
+int skip_layer_normalization(Expansion& e) {
+  const int beta = centred ? 3 : e.count(), bias = centred ? 4 : 3;  // one has no beta
+  int sum = e.pointwise(Pointwise::add, {as_f32(e, e.input(0)), as_f32(e, e.input(1))});
+  if (e.has(bias)) sum = e.pointwise(Pointwise::add, {sum, as_f32(e, e.input(bias))});
+  if (e.attributes().integer("output", 0) != 3) return layer_normalization<centred>(e, sum, 2, beta);
+  e.attributes().number("epsilon", 1e-5);
+  return e.cast(sum, e.dtype(e.input(0)));
 }
 
 /// x over its norm along an axis, 0 where all are 0.
@@ -261,6 +278,9 @@ constexpr OpRow norm_rows[] = {{"BatchNormalization", batch_normalization},
                                {"LpNormalization", lp_normalization},
                                {"MeanVarianceNormalization", mean_variance_normalization},
                                {"RMSNormalization", layer_normalization<false>},
+                               {"SimplifiedLayerNormalization", layer_normalization<false>},
+                               {"SkipLayerNormalization", skip_layer_normalization<true>},
+                               {"SkipSimplifiedLayerNormalization", skip_layer_normalization<false>},
                                {"Softmax", of_lines<softmax>}};
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "lamina/ops/rows/products.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lamina/layers/elementwise.h"
 #include "lamina/layers/linear.h"
@@ -37,6 +38,24 @@ bool is_weight(const Expansion& e, int b, int rank_of_a) {
 }
 
 int mat_mul(Expansion& e) { return matmul(e, e.input(0), e.input(1)); }
+
+/// ONNX Runtime's: of operands the last two extents are swapped, or before that the first one is put before the last;
+/// and a factor.
+int fused_mat_mul(Expansion& e) {
+  const double alpha = e.attributes().number("alpha", 1);
+  const auto operand = [&](int i, std::string_view turns, std::string_view batch_turns) {
+    const int node = e.input(i), rank = e.rank(node);
+    const bool turned = e.attributes().boolean(turns, false), batch_turned = e.attributes().boolean(batch_turns, false);
+    if (rank < 2) return node;
+    std::vector<int> order(static_cast<std::size_t>(rank));
+    std::iota(order.begin(), order.end(), 0);
+    if (batch_turned) std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
+    if (turned) std::swap(order[order.size() - 2], order.back());
+    return e.permute(node, order);
+  };
+  const int product = matmul(e, operand(0, "transA", "transBatchA"), operand(1, "transB", "transBatchB"));
+  return alpha == 1 ? product : e.pointwise(Pointwise::mul, product, alpha);
+}
 
 /// C as a bias of `columns` elements; undefined if it is something else.
 Tensor as_bias(const Expansion& e, int c, std::int64_t columns, double beta) {
@@ -84,7 +103,9 @@ int gemm(Expansion& e) {
   return e.cast(product, dtype);
 }
 
-constexpr OpRow product_rows[] = {{"Attention", attention}, {"Einsum", einsum}, {"Gemm", gemm}, {"MatMul", mat_mul}};
+constexpr OpRow product_rows[] = {
+    {"Attention", attention}, {"Einsum", einsum},  {"FusedMatMul", fused_mat_mul},
+    {"Gemm", gemm},           {"MatMul", mat_mul}, {"MultiHeadAttention", multi_head_attention}};
 
 }  // namespace
 

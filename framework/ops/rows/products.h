@@ -17,5 +17,6 @@ int multiply(Expansion& e, int a, int b, const MatMulProblem& problem);
 /// Rows of the op table, which are in product_ops.cpp.
 int einsum(Expansion& e);
 int attention(Expansion& e);
+int multi_head_attention(Expansion& e);
 
 }  // namespace lamina::detail
