@@ -142,7 +142,7 @@ class Network:
         arrays = self._named(x, options)
         with ExitStack() as stack:
             while True:
-                given = {name: np.ascontiguousarray(arrays[name]) for name in sorted(self._by_value) if name in arrays}
+                given = {name: np.asarray(arrays[name], order="C") for name in sorted(self._by_value) if name in arrays}
                 known = {**options, "constants": {**options.get("constants", {}), **given}} if given else options
                 try:
                     plan = stack.enter_context(self._plan_like(arrays, known))

@@ -135,6 +135,17 @@ def test_values_that_decide_a_shape(tmp_path):
     assert len(plans) == 3  # one for each value, whatever k is
 
 
+def test_a_number_that_decides_a_shape(tmp_path):
+    """As silero-vad's rate of samples does."""
+    nodes = [onnx.node("Unsqueeze", ["n", "first"], "rows"), onnx.node("Concat", ["rows", "rest"], "shape", axis=0),
+             onnx.node("Reshape", ["x", "shape"], "y")]
+    model = onnx.write(tmp_path / "net.onnx", nodes, [("x", "float32", [6]), ("n", "int64", [])], [("y", "float32", ["a", "b"])],
+                       {"first": np.array([0]), "rest": np.array([-1])})
+    session, x = ort.InferenceSession(model, **OF_CPU), np.arange(6, dtype=np.float32)
+    for n in (2, np.array(3), np.int64(2)):
+        np.testing.assert_array_equal(session.run(None, {"x": x, "n": n})[0], x.reshape(n, -1))
+
+
 def test_bindings_that_lack_something(relu, x):
     session = ort.InferenceSession(relu, **OF_CPU)
     binding = session.io_binding()
