@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -50,6 +51,13 @@ fs::path package_folder() {
   return file.is_absolute() ? file.parent_path() : "/";
 }
 
+/// Where a user's programs keep what they fetched.
+fs::path data_folder() {
+  const char *data = std::getenv("XDG_DATA_HOME"), *home = std::getenv("HOME");
+  if (data != nullptr && data[0] == '/') return fs::path(data) / "lamina";
+  return home == nullptr ? "/" : fs::path(home) / ".local/share/lamina";
+}
+
 }  // namespace
 
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
@@ -69,8 +77,17 @@ std::string shipped_file(const std::string& name) {
 
 std::string model_file(const std::string& name) {
   std::error_code ignored;
-  const bool ships = (name == "digits" || name == "alexnet-conv1") && !fs::exists(name, ignored);
-  return ships ? shipped_file(name + ".safetensors") : name;
+  if (fs::exists(name, ignored)) return name;
+  if (name == "digits" || name == "alexnet-conv1") return shipped_file(name + ".safetensors");
+  const fs::path fetched = data_folder() / (name + ".safetensors");
+  const bool plain = !name.empty() && name.find_first_of("./") == name.npos;
+  return plain && fs::exists(fetched, ignored) ? fetched.string() : name;
+}
+
+std::string fetched_classifier() {
+  std::error_code ignored;
+  const fs::path file = data_folder() / "classifier.safetensors";
+  return fs::exists(file, ignored) ? file.string() : "";
 }
 
 std::string labels_file(const std::string& name) {

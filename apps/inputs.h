@@ -41,9 +41,12 @@ std::string default_model();
 std::string shipped_file(const std::string& name);
 
 /// What a name that a user gave stands for: a file, or, if there is none of that name, what ships under it: a model
-/// (digits, alexnet-conv1), as a list of labels imagenet.
+/// (digits, alexnet-conv1), as a list of labels imagenet; or a model in the user's data folder.
 std::string model_file(const std::string& name);
 std::string labels_file(const std::string& name);
+
+/// The classifier that `python -m lamina.get_classifier` brought into the user's data folder; empty where there is none.
+std::string fetched_classifier();
 
 /// The names of the model's inputs.
 std::vector<std::string> input_names(const Graph& graph);

@@ -255,8 +255,9 @@ Model ModelOptions::load() const {
   }
   if (model.empty() && arch.empty()) {
     throw Error(
-        fmt::format("expected --model FILE (--model digits, which ships, reads a handwritten digit), or --arch "
-                    "NETWORK and --weights FILE; {}",
+        fmt::format("expected --model FILE (--model digits, which ships, reads a handwritten digit; python -m "
+                    "lamina.get_classifier brings one that classify takes by itself), or --arch NETWORK and --weights "
+                    "FILE; {}",
                     published));
   }
   if (weights.empty() && !(open.key + open.strip_prefix).empty()) {

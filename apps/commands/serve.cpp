@@ -57,7 +57,11 @@ void keep_pages() {
 void serve(ServeOptions options) {
   keep_pages();
   ServiceOptions& settings = options.service;
-  if (settings.models.empty()) settings.models = {default_model(), shipped_file("digits.safetensors")};
+  if (settings.models.empty()) {
+    settings.models = {default_model(), shipped_file("digits.safetensors")};
+    if (const std::string file = fetched_classifier(); !file.empty())
+      settings.models.insert(settings.models.begin() + 1, file);
+  }
   const std::uint64_t memory = options.photos.image().memory;
   options.server.memory = memory / 4;  // apart, so that requests which wait for a picture never wait for each other
   settings.memory = memory - options.server.memory;
@@ -102,7 +106,7 @@ void add_serve(CLI::App& app) {
       ->add_option(
           "--model", options->service.models,
           "a model file, called as the file without extension; once for each (default: the first layer and the digits "
-          "that ship)")
+          "that ship, and what `python -m lamina.get_classifier` brought)")
       ->transform(shipped(model_file))
       ->allow_extra_args(false);
   host.preprocess.add_to(*command, size_help);

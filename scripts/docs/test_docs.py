@@ -37,7 +37,7 @@ NEVER = {
 }
 # What is run with --long alone: it compiles Lamina, takes minutes, and asks package registries.
 LONG = ["scripts/build_wheel.sh", "python3 -m venv ~/lamina-env", ". ~/lamina-env/bin/activate", "pip install dist/lamina-*.whl",
-        "pip install .", "scripts/demo.sh", "scripts/packages/build_deb.sh", "scripts/install-deps.sh", "cmake --preset demo",
+        "pip install .", "python -m lamina.get_classifier", "scripts/demo.sh", "scripts/packages/build_deb.sh", "scripts/install-deps.sh", "cmake --preset demo",
         "cmake --build --preset demo"]
 
 PRELUDE = r"""

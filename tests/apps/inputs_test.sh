@@ -64,4 +64,15 @@ if "$lamina" serve --help >/dev/null 2>&1; then
   expect 0 'wrote' convert "$net" ranked.safetensors --input-shape x=2x3
   expect 1 'give its value as lamina convert --constant NAME=VALUE' serve --model ranked.safetensors --port 0
 fi
+# A classifier in the user's data folder is the one where none is named, and has a name there.
+export XDG_DATA_HOME=$work/data
+expect 1 'expected --model FILE .*python -m lamina.get_classifier brings one' classify "$source/weights/digits/7.png"
+mkdir -p data/lamina
+cp "$source/weights/digits.safetensors" data/lamina/classifier.safetensors
+expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
+expect 0 'classifier.6' inspect classifier
+expect 1 'cannot read classifiers' inspect classifiers
+XDG_DATA_HOME=  HOME=$work/home expect 1 'expected --model FILE' classify "$source/weights/digits/7.png"
+mkdir -p home/.local/share && cp -r data/lamina home/.local/share
+XDG_DATA_HOME=  HOME=$work/home expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
 finish
