@@ -45,7 +45,8 @@ std::string shipped_file(const std::string& name);
 std::string model_file(const std::string& name);
 std::string labels_file(const std::string& name);
 
-/// The classifier that `python -m lamina.get_classifier` brought into the user's data folder; empty where there is none.
+/// The classifier that `python -m lamina.get_classifier` brought into the user's data folder; empty where there is
+/// none.
 std::string fetched_classifier();
 
 /// The names of the model's inputs.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Keeps a `lamina serve` busy, and says how many images/s it answered, how late, and what its memory did.
 
-    scripts/load_serve.py --model digits [--url 127.0.0.1:8080] [--clients 64] [--seconds 10] [--photo photo.jpg] [--pid PID]
+    scripts/race/load_serve.py --model digits [--url 127.0.0.1:8080] [--clients 64] [--seconds 10] [--photo photo.jpg] [--pid PID]
 
 Without --photo each request is a tensor of one image, binary; with it, a photograph for /classify.
 """
