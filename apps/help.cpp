@@ -1,6 +1,7 @@
 #include "help.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,36 @@ std::string unbracketed(std::string text) {
   return text;
 }
 
+/// What few need: `--help-all` has it. Everything else is in `--help` too.
+constexpr std::array rare = {"--weights",
+                             "--key",
+                             "--strip-prefix",
+                             "--input-shape",
+                             "--constant",
+                             "--as-stored",
+                             "--memory",
+                             "--fill",
+                             "--scale",
+                             "--mean",
+                             "--std",
+                             "--bgr",
+                             "--resize",
+                             "--fit",
+                             "--algorithm",
+                             "--architecture",
+                             "--batch-invariant",
+                             "--linear-weights",
+                             "--path",
+                             "--max-body",
+                             "--allow-host",
+                             "--max-queue",
+                             "--max-delay"};
+
+bool is_rare(const CLI::Option& option) {
+  return std::ranges::any_of(
+      rare, [&](const char* name) { return option.check_lname(std::string_view(name).substr(2).data()); });
+}
+
 /// "there is no option ..." for the first argument that looks like one and is none of the command's; empty if all is
 /// well.
 std::string unknown_option(const CLI::App& command, std::span<char* const> arguments) {
@@ -56,13 +87,30 @@ std::string unknown_option(const CLI::App& command, std::span<char* const> argum
     for (const CLI::Option* known : command.get_options()) {
       for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
     }
+    const auto longer = std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(option); });
     return detail::concat("there is no option ", argument.substr(0, argument.find('=')), "; did you mean ",
-                          detail::nearest_names(option, names, 1).front(), '?');
+                          longer != names.end() ? *longer : detail::nearest_names(option, names, 1).front(), '?');
   }
   return "";
 }
 
 }  // namespace
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+  all_ = mode != CLI::AppFormatMode::Normal;
+  return CLI::Formatter::make_help(app, std::move(name), mode);
+}
+
+std::string HelpFormatter::make_group(std::string group, bool positional,
+                                      std::vector<const CLI::Option*> options) const {
+  const std::size_t before = options.size();
+  if (!all_) std::erase_if(options, [](const CLI::Option* option) { return is_rare(*option); });
+  std::string text = CLI::Formatter::make_group(std::move(group), positional, options);
+  if (options.size() < before) {
+    text += detail::concat("\n", before - options.size(), " more, which few need, are shown by --help-all.\n");
+  }
+  return text;
+}
 
 std::string HelpFormatter::make_option_name(const CLI::Option* option, bool positional) const {
   if (positional) return option->get_name(true, false);

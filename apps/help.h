@@ -4,16 +4,23 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lamina::app {
 
 /// Writes options as people read them: `--batch N[,N...]   batches (default: 1,8,32)`.
 class HelpFormatter : public CLI::Formatter {
  public:
+  /// What few need is in --help-all alone.
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+  std::string make_group(std::string group, bool positional, std::vector<const CLI::Option*> options) const override;
   /// Of names that mean the same the first: others are those of old.
   std::string make_option_name(const CLI::Option* option, bool positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
+
+ private:
+  mutable bool all_ = true;  // of the help that is being made
 };
 
 /// What to say of a command or an option that does not exist, with the one that was probably meant; empty if all is

@@ -72,6 +72,7 @@ void guard_outputs(CLI::App& app) {
 int run_command(int argc, char** argv) {
   CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
   app.formatter(std::make_shared<lamina::app::HelpFormatter>());  // before the commands, which inherit it
+  app.set_help_all_flag("--help-all", "all options, and those that few need");
   app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
   app.require_subcommand(1);
   app.footer(

@@ -151,7 +151,7 @@ void say_what_for(const Model& model, const std::string& source, std::size_t uns
 void classify(ClassifyOptions options) {
   ModelOptions& named = options.model;
   if (named.model.empty() && named.arch.empty() && named.weights.empty()) named.model = fetched_classifier();
-  const auto [photos, missing] = find_photos(options.photos);
+  const auto [photos, missing, folders] = find_photos(options.photos);
   Model model = options.model.load();
   print_warnings(model);
   const auto start = std::chrono::steady_clock::now();

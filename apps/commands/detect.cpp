@@ -16,6 +16,7 @@
 #include "model_options.h"
 #include "options.h"
 #include "outputs.h"
+#include "photos/detect_files.h"
 #include "photos/detect_report.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
@@ -32,7 +33,7 @@ namespace {
 struct DetectCommand {
   PhotoOptions photos;
   ModelOptions model;
-  std::string labels, out, coco;
+  std::string labels, out, coco, txt, crops;
   std::vector<std::string> classes;
   DetectOptions detect;
   int size = 0;
@@ -41,13 +42,20 @@ struct DetectCommand {
   RunOptions run;
 };
 
-/// Classes by number or by name. Throws Error for what is neither.
+std::string in_lower_case(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  return text;
+}
+
+/// Classes by number or by name, in any case. Throws Error for what is neither.
 std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Detector& detector) {
   std::vector<int> result;
   for (const std::string& text : texts) {
     int number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const auto named = std::ranges::find(detector.names(), text);
+    auto named = std::ranges::find(detector.names(), text);
+    if (named == detector.names().end())
+      named = std::ranges::find(detector.names(), in_lower_case(text), in_lower_case);
     const bool is_number = error == std::errc() && end == text.data() + text.size() && number >= 0;
     if (named != detector.names().end()) {
       number = static_cast<int>(named - detector.names().begin());
@@ -65,12 +73,17 @@ std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Det
 struct DetectOutcome {
   FoundThings found;
   std::string text, png, error;
+  std::vector<std::string> crops = {};
 };
 
 class DetectRun {
  public:
-  DetectRun(const DetectCommand& command, const Detector& detector)
-      : command_(command), detector_(detector), options_(command.detect), reader_(command.photos.image()) {
+  DetectRun(const DetectCommand& command, const Detector& detector, const DetectFiles& files)
+      : command_(command),
+        detector_(detector),
+        files_(files),
+        options_(command.detect),
+        reader_(command.photos.image()) {
     options_.classes = wanted_classes(command.classes, detector);
   }
 
@@ -106,6 +119,7 @@ class DetectRun {
       complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
                            photo.string(), found.candidates, options_.confidence, found.candidates - found.left_out));
     }
+    outcome.crops = files_.crops_of(image, outcome.found);
     if (!command_.no_pictures) {
       outcome.png = png_of(draw({std::move(image), outcome.found.things, outcome.found.names}));
     }
@@ -114,14 +128,17 @@ class DetectRun {
 
   const DetectCommand& command_;
   const Detector& detector_;
+  const DetectFiles& files_;
   DetectOptions options_;
   PhotoReader reader_;
 };
 
 void detect(const DetectCommand& command) {
-  const auto [photos, missing] = find_photos(command.photos);
+  const Photos found = find_photos(command.photos);
+  const std::vector<fs::path>& photos = found.paths;
   if (!command.coco.empty()) require_coco_names(photos);
-  PicturePaths pictures(command.out, "detections", photos);
+  PicturePaths pictures(command.out, "detections", found);
+  const DetectFiles files(command.txt, command.crops, found);
   Model model = command.model.load();
   print_warnings(model);
   if (!command.labels.empty()) model.labels = read_labels(command.labels);
@@ -135,20 +152,21 @@ void detect(const DetectCommand& command) {
       throw Error(command.model.source() + ": " + error.what());
     }
   }();
-  DetectRun run(command, detector);
+  DetectRun run(command, detector, files);
   if (!command.no_pictures) pictures.make_directory();
   const bool prose = !command.csv && !command.json.to_stdout();
   if (command.csv) fmt::print("{}", csv_header);
   auto list = nlohmann::ordered_json::array(), coco = list;
-  bool failed = missing;
+  bool failed = found.failed;
   Progress progress(photos.size(), "photographs");
   InOrder<DetectOutcome> under_way(how.devices.size() > 1 ? 2 * how.devices.size() : 1);
   const auto finish = [&] {
     DetectOutcome outcome = under_way.next();
     progress.clear();
-    if (outcome.error.empty() && !command.no_pictures) {
+    if (outcome.error.empty()) {
       try {
-        outcome.text += "  " + pictures.write(outcome.found.photo, outcome.png) + '\n';
+        if (!command.no_pictures) outcome.text += "  " + pictures.write(outcome.found.photo, outcome.png) + '\n';
+        files.write(outcome.found, outcome.crops);
       } catch (const Error& failure) {
         outcome.error = failure.what();
       }
@@ -193,7 +211,7 @@ void add_detect(CLI::App& app) {
       ->add_option("--size", options->size,
                    "pixels of both sides where the model leaves them open (default: its imgsz, or 640)")
       ->check(whole_number(1, 10000));
-  command->add_option("--confidence", options->detect.confidence, "the score that a thing has to exceed")
+  command->add_option("--confidence,--conf", options->detect.confidence, "the score that a thing has to exceed")
       ->check(share())
       ->capture_default_str();
   command
@@ -201,7 +219,7 @@ void add_detect(CLI::App& app) {
                    "how far boxes of one class may overlap; networks without NMS ignore it")
       ->check(share())
       ->capture_default_str();
-  command->add_option("--classes", options->classes, "those wanted, by name or number (default: all)")
+  command->add_option("--classes", options->classes, "those wanted, by name in any case or number (default: all)")
       ->type_name("CLASS")
       ->delimiter(',');
   command->add_flag("--across-classes", options->detect.across_classes,
@@ -215,6 +233,11 @@ void add_detect(CLI::App& app) {
   auto* json = options->json.add_to(*command, "what was found");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   writes(command->add_option("--coco", options->coco, "what was found in COCO's format of results, to this file"));
+  command
+      ->add_option("--txt", options->txt, "a folder for YOLO's labels: of each photograph a file, of each thing a line")
+      ->type_name("FOLDER");
+  command->add_option("--crops", options->crops, "a folder for a picture of each thing, in folders by its class")
+      ->type_name("FOLDER");
   options->run.add_to(*command, true);
   command->footer(
       "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"

@@ -53,15 +53,16 @@ void features(const FeaturesOptions& options) {
       require_apart(option, file, "the model", default_model());
     }
   }
-  const auto [photos, missing] = find_photos(options.photos);
+  const Photos found = find_photos(options.photos);
+  const std::vector<fs::path>& photos = found.paths;
   Sheet sheet(options.sheet, photos);
-  PicturePaths pictures(outputs.pictures, suffix_of(options), photos);
+  PicturePaths pictures(outputs.pictures, suffix_of(options), found);
   FeatureExtractor extractor(options, outputs);
   if (outputs.draws) pictures.make_directory();
 
   std::vector<Tensor> maps;
   auto list = nlohmann::ordered_json::array();
-  bool failed = missing;
+  bool failed = found.failed;
   Progress progress(photos.size(), "photographs");
   const auto threads = static_cast<std::size_t>(ThreadPool::default_threads() + 1);  // one waits to be written
   InOrder<FeatureOutcome> under_way(std::min(photos.size(), threads));

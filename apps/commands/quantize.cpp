@@ -113,7 +113,7 @@ auto of_model(const QuantizeCommand& command, const Work& work) {
 
 void quantize_model(const QuantizeCommand& command) {
   detail::require_ending(command.out, {".safetensors", ".onnx"});
-  auto [photos, failed] = find_photos(command.photos);
+  auto [photos, failed, folders] = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
   // What cannot be is said before the first photograph is read.

@@ -98,12 +98,13 @@ SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::p
 }
 
 void segment(const SegmentOptions& options) {
-  const auto [photos, missing] = find_photos(options.photos);
-  PicturePaths pictures(options.out, "segments", photos);
+  const Photos found = find_photos(options.photos);
+  const std::vector<fs::path>& photos = found.paths;
+  PicturePaths pictures(options.out, "segments", found);
   Segmenter segmenter(options.segmenter);
   pictures.make_directory();
   auto list = nlohmann::ordered_json::array();
-  bool failed = missing;
+  bool failed = found.failed;
   Progress progress(photos.size(), "photographs");
   PhotoReader reader(options.photos.image());
   InOrder<SegmentOutcome> under_way(segmenter.at_once());

@@ -74,6 +74,7 @@ class Search {
     if (!fs::is_directory(status)) return found_.paths.push_back(path);
     const std::size_t before = found_.paths.size();
     const bool failed_before = std::exchange(found_.failed, false);
+    named_ = path;
     add_directory(path);
     if (found_.paths.size() == before && !found_.failed) {
       fail(path, "no photographs in this directory (" + image_formats() + ")");
@@ -113,6 +114,8 @@ class Search {
       } else if (fs::is_regular_file(status) && (detail::is_named_like_image(path) || is_photo(path))) {
         // An empty or foreign file of such a name is to be reported, not passed over.
         found_.paths.push_back(path);
+        const fs::path below = directory.lexically_relative(named_);
+        if (below != "." && !below.empty()) found_.folders[path] = below;
       } else if (!name.starts_with('.')) {
         left_out.files.push_back(name);
       }
@@ -122,6 +125,7 @@ class Search {
   }
 
   bool recursive_;
+  fs::path named_;  // of the directories that are looked through
   Photos found_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,14 @@ CLI::Validator memory_size();
 /// What a search for photographs found.
 struct Photos {
   std::vector<std::filesystem::path> paths;
-  bool failed = false;  ///< some could not be found; stderr says which
+  bool failed = false;                                                  ///< some could not be found; stderr says which
+  std::map<std::filesystem::path, std::filesystem::path> folders = {};  ///< below a directory that was named
+
+  /// In which folder below the named directory a photograph lies; empty where it is in that itself.
+  std::filesystem::path folder_of(const std::filesystem::path& photo) const {
+    const auto found = folders.find(photo);
+    return found == folders.end() ? std::filesystem::path() : found->second;
+  }
 };
 
 /// The photographs that the paths name: files as they are, directories by the files that are images or are named like

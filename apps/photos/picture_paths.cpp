@@ -41,18 +41,18 @@ bool is_named_like_picture(const std::string& out) {
 
 }  // namespace
 
-PicturePaths::PicturePaths(std::string out, std::string suffix, std::span<const fs::path> photos)
-    : out_(std::move(out)), suffix_(std::move(suffix)) {
+PicturePaths::PicturePaths(std::string out, std::string suffix, const Photos& photos)
+    : out_(std::move(out)), suffix_(std::move(suffix)), photos_(photos) {
   const bool named_png = out_.ends_with(".png") || out_.ends_with(".PNG");
   if (!named_png && is_named_like_picture(out_)) {
     throw Error(fmt::format(
         "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", out_));
   }
   directory_ = fs::is_directory(out_) || (!out_.empty() && !named_png);
-  if (photos.size() > 1 && named_png && !directory_) {
-    throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.size(), out_));
+  if (photos.paths.size() > 1 && named_png && !directory_) {
+    throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.paths.size(), out_));
   }
-  for (const fs::path& photo : photos) taken_.insert(resolved(photo));
+  for (const fs::path& photo : photos.paths) taken_.insert(resolved(photo));
   if (!out_.empty() && !directory_ && taken_.contains(resolved(out_))) {
     throw Error(fmt::format("--out: {} is the photograph itself, which would be overwritten", out_));
   }
@@ -72,7 +72,10 @@ std::string PicturePaths::write(const fs::path& photo, std::string_view png) {
     last_ = out_;
     return "wrote " + detail::printable(out_);
   }
-  const fs::path folder = directory_ ? fs::path(out_) : fs::path(".");
+  const fs::path folder = directory_ ? out_ / photos_.folder_of(photo) : fs::path(".");
+  std::error_code problem;
+  if (directory_) fs::create_directories(folder, problem);
+  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", folder.string(), problem.message()));
   // a.png and a.jpg of one directory have names of their own; those of several directories are numbered.
   std::string stem = photo.stem().string();
   if (!take(folder / fmt::format("{}-{}.png", stem, suffix_))) stem = photo.filename().string();

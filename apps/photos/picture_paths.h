@@ -2,20 +2,22 @@
 
 #include <filesystem>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
+
+#include "photos/photos.h"
 
 namespace lamina::app {
 
 /// Where a command that makes a picture of each photograph writes them: --out, a PNG or a directory, or the working
 /// directory. A PNG that --out names is replaced. In a directory no picture takes another's place, of this run or of an
-/// earlier one, unless it is the same to the byte; and none that of a photograph of the run.
+/// earlier one, unless it is the same to the byte; and none that of a photograph of the run. Folders below a directory
+/// of photographs are there again below --out.
 class PicturePaths {
  public:
   /// Pictures are called PHOTO-`suffix`.png. Throws Error if `out` is named like a picture of another kind, is one of
   /// the photographs, or names one PNG for several of them.
-  PicturePaths(std::string out, std::string suffix, std::span<const std::filesystem::path> photos);
+  PicturePaths(std::string out, std::string suffix, const Photos& photos);
 
   /// Throws Error if --out is a directory that cannot be made.
   void make_directory() const;
@@ -31,6 +33,7 @@ class PicturePaths {
   bool take(const std::filesystem::path& path);
 
   std::string out_, suffix_;
+  const Photos& photos_;
   bool directory_;
   std::set<std::filesystem::path> taken_;  // resolved
   std::filesystem::path last_;

@@ -86,6 +86,6 @@ for name in y.onnx y.npz y.engine y.tar y.unheard-of; do
 done
 expect 0 'wrote y:' convert model.pth y
 for command in classify convert inspect run segment verify; do
-  expect 0 '--strip-prefix' $command --help
+  expect 0 '--strip-prefix' $command --help-all
 done
 finish

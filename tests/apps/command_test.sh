@@ -22,8 +22,12 @@ expect 2 'no command "clasify"; did you mean classify' clasify photo.png
 expect 2 'no command "modle"; did you mean model' bench modle
 expect 2 '' --nonsense
 expect 2 'no option --thread; did you mean --threads\? \(lamina features --help' features "$photo" --thread 2
+expect 2 'no option --algo; did you mean --algorithm\?' features "$photo" --algo direct
+expect 0 'more, which few need, are shown by --help-all' classify --help
+check 'few options in --help' test -z "$("$lamina" classify --help | grep -e --strip-prefix)"
+expect 0 'strip-prefix PREFIX' classify --help-all
 expect 2 'no option --batches; did you mean --batch\? \(lamina bench model --help' bench model --batches=2
-expect 2 'no option --conf; did you mean --confidence' detect "$photo" --conf 0.5
+expect 2 'no option --confide; did you mean --confidence' detect "$photo" --confide 0.5
 expect 2 'tol: expected a number of 0 or more, got "-1" ' verify --model "$model" --atol -1
 expect 0 'digits.safetensors: 16 tensors' inspect digits
 expect 1 'imagenet_classes.txt: expected 10 labels, one for each class, got 1000$' convert digits named.safetensors --labels imagenet
@@ -288,8 +292,8 @@ expect 2 'size' bench conv2d --size 32,16,8
 expect 2 'layout' bench conv2d --layout chwn
 expect 0 'size N\[,N\.\.\.\]' bench conv2d --help
 expect 0 'outputs NAME\[,NAME\.\.\.\]' run --help
-expect 0 'input-shape NAME=SHAPE ' run --help
-expect 0 'architecture MAJOR\.MINOR ' run --help
+expect 0 'input-shape NAME=SHAPE ' run --help-all
+expect 0 'architecture MAJOR\.MINOR ' run --help-all
 expect 0 'layout nchw\|nhwc|nhwc: in the precision' bench conv2d --help
 expect 0 '--device auto uses' doctor
 

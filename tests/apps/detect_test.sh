@@ -53,6 +53,42 @@ expect 0 ': 1 (cat|dog|it.s);' detect photo.png --model "$golden/raw.onnx" --no-
 printf 'x\ny\nz\n' >labels.txt
 expect 0 ' [xyz][,;]' detect photo.png --model "$golden/raw.onnx" --no-pictures --labels labels.txt
 
+expect 0 ': [0-9]+ dog;' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes DOG
+expect 0 ': nothing;' detect photo.png --model "$golden/raw.onnx" --no-pictures --conf 1
+
+# files of labels and pictures of things, in folders as the photographs are
+mkdir -p album/summer/june && cp photo.png album/first.png && cp photo.png album/summer/june/second.png
+for task in raw obb pose; do
+  expect 0 'first.png: 600x400' detect album --recursive --model "$golden/$task.onnx" --out drawn --txt "txt-$task" --crops "crops-$task" --json "$task.json"
+done
+check 'the files say the same as the JSON' python3 - <<'EOF3'
+import json, os, struct
+for task, columns in (("raw", 5), ("obb", 9), ("pose", 5 + 3 * 5)):
+    found = {entry["photo"]: entry["detections"] for entry in json.load(open(f"{task}.json"))}
+    assert set(found) == {"album/first.png", "album/summer/june/second.png"}
+    for photo, things in found.items():
+        place, stem = os.path.split(photo[len("album/"):-len(".png")])
+        rows = [[float(number) for number in line.split()] for line in open(f"txt-{task}/{place}/{stem}.txt")]
+        assert len(rows) == len(things) > 0 and {len(row) for row in rows} == {columns}, (task, rows)
+        assert os.path.exists(f"drawn/{place}/{stem}-detections.png")
+        for i, (row, thing) in enumerate(zip(rows, things), 1):
+            (x1, y1, x2, y2), clamped = thing["box"], lambda share: min(max(share, 0), 1)
+            assert row[0] == thing["class"]
+            if task == "obb":
+                expected = [clamped(corner / (600, 400)[k % 2]) for k, corner in enumerate(thing["corners"])]
+            else:
+                expected = [clamped(share) for share in ((x1 + x2) / 1200, (y1 + y2) / 800, (x2 - x1) / 600, (y2 - y1) / 400)]
+            assert all(abs(a - b) < 2e-6 for a, b in zip(row[1:], expected)), (row, expected)
+            picture = open(f"crops-{task}/{place}/{thing['name']}/{stem}-{i}.png", "rb").read()
+            width, height = struct.unpack(">II", picture[16:24])
+            assert abs(width - (min(x2, 600) - max(x1, 0))) <= 2 and abs(height - (min(y2, 400) - max(y1, 0))) <= 2, (width, height, thing["box"])
+EOF3
+expect 0 'drawn|wrote' detect album --recursive --model "$golden/raw.onnx" --out album/drawn
+expect 0 'left out .* that Lamina drew' detect album --recursive --model "$golden/raw.onnx" --no-pictures
+cp photo.png album/first.bmp
+expect 1 'txt: two photographs would have their labels in first.txt' detect album --model "$golden/raw.onnx" --no-pictures --txt once
+expect 1 'once.*: cannot be made' detect photo.png --model "$golden/raw.onnx" --no-pictures --txt photo.png/once
+
 # a model file of a detector, and what is noted in it
 expect 0 'wrote kept.safetensors' convert "$golden/pose.onnx" kept.safetensors
 expect 0 'person' detect photo.png --model kept.safetensors --no-pictures

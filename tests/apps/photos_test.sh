@@ -29,7 +29,7 @@ if [ "$reads_jpeg" -gt 0 ]; then
   check 'classify turns it, too' test "$(answer lying.jpg)" != "$(answer lying.jpg --as-stored)"
   check 'and sees it as stored with --as-stored' test "$(answer lying.jpg --as-stored)" = "$(answer "$source/docs/images/rocket.jpg")"
 fi
-expect 0 'transparent' features --help
+expect 0 'transparent' features --help-all
 case $formats in
   *WebP*) expect 0 'lossy.webp: 97x75 -> ' features "$golden/images/lossy.webp" --out webp.png ;;
   *) expect 1 'this is a WebP picture; dwebp makes a PNG of it' features "$golden/images/lossy.webp" --out webp.png ;;

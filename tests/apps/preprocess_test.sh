@@ -91,8 +91,8 @@ seen '[1, 3, 16, 16]' 0,0=0.0274509,0.0274509,0.0274509 8,8=1,0.2,0 -- --model k
 expect 0 'wide.ppm: 16x8 -> .*-> scores \[1, 3, 16, 16\]' segment wide.ppm --model open.safetensors --size 16 --fit letterbox --scale 1
 expect 0 '100.00 %  class 2' segment wide.ppm --model open.safetensors --size 16 --bgr --mean 0 --std 1
 expect 0 '100.00 %  class 0' segment wide.ppm --model open.safetensors --size 16 --mean 0 --std 1
-expect 0 'fill' classify --help
-expect 0 'letterbox' serve --help
+expect 0 'fill' classify --help-all
+expect 0 'letterbox' serve --help-all
 for wrong in '--scale 0' '--scale x' '--scale 1/0' '--mean 1,2' '--std 0' '--fill 256' '--fill 0.5' '--fit squeeze' '--size 0' '--mean ,'; do
   expect 2 "^lamina: ${wrong%% *}: expected" run --model open.safetensors --input wide.ppm --out x.safetensors --size 6 $wrong
 done

@@ -132,8 +132,8 @@ cp quarters.ppm many/deeper/a.ppm
 cp wide.ppm many/more/a.ppm
 : >many/broken.png
 expect 1 'broken.png' segment many --recursive --model fixed.safetensors --out pictures --json many.json
-check 'a picture for each' test "$(LC_ALL=C ls pictures | tr '\n' ' ')" = \
-  'a-segments.png a.ppm-segments-2.png a.ppm-segments-3.png a.ppm-segments.png '
+check 'a picture for each' test "$(cd pictures && find . -name '*.png' | LC_ALL=C sort | tr '\n' ' ')" = \
+  './a-segments.png ./a.ppm-segments.png ./deeper/a-segments.png ./more/a-segments.png '
 third='background 0.3333 grass 0.3333 sky 0.3333' half='background 0.5 grass 0.25 sky 0.25'
 check 'in order' shares many.json "$third" "$half" error "$half" "$third"
 "$lamina" segment many --recursive --model fixed.safetensors --out pictures --json - >out.json 2>/dev/null
