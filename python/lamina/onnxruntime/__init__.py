@@ -16,10 +16,10 @@ from ._options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, Run
 from ._session import DEVICES as _DEVICES
 from ._session import InferenceSession, get_available_providers
 from ._session import changes_nothing as _changes_nothing
-from ._values import IOBinding, OrtDevice, OrtValue
+from ._values import IOBinding, OrtValue
 
 __all__ = ["ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "ModelMetadata",
-           "NodeArg", "OrtDevice", "OrtValue", "RunOptions", "SessionIOBinding", "SessionOptions", "create_and_register_allocator",
+           "NodeArg", "OrtValue", "RunOptions", "SessionIOBinding", "SessionOptions", "create_and_register_allocator",
            "disable_telemetry_events", "enable_telemetry_events", "get_all_providers", "get_available_providers", "get_build_info",
            "get_device", "get_version_string", "preload_dlls", "print_debug_info", "set_default_logger_callback",
            "set_default_logger_severity", "set_default_logger_verbosity", "set_global_thread_pool_sizes", "set_seed"]

@@ -143,18 +143,12 @@ class InferenceSession:
     def get_modelmeta(self) -> ModelMetadata:
         return self._declared.metadata
 
-    enable_fallback = disable_fallback = set_tuning_results = set_ep_dynamic_options = release_captured_graph = changes_nothing
-
-    def get_tuning_results(self) -> list[Any]:
-        return []
+    enable_fallback = disable_fallback = set_ep_dynamic_options = release_captured_graph = changes_nothing
 
     def end_profiling(self) -> str:
         """Writes the runs of a session whose SessionOptions asked for it, as a trace for Chrome, and says the file's name."""
         trace, self._trace = self._trace, None
         return trace.write() if trace else ""
-
-    def get_profiling_start_time_ns(self) -> int:
-        return self._trace.start if self._trace else 0
 
     def create_ortvalue_from_shape_and_type(self, shape: Sequence[int], element_type: Any, device_type: str = "cpu",
                                             device_id: int = 0) -> OrtValue:

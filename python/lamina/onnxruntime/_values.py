@@ -44,24 +44,6 @@ def _place(device_type: str, device_id: int) -> str:
     return "cpu" if kind == "cpu" else f"cuda:{device_id}"
 
 
-class OrtDevice:
-    """A device, as some functions of ONNX Runtime's take one."""
-
-    def __init__(self, device_type: str = "cpu", device_id: int = 0) -> None:
-        self._type, self._id = device_type, device_id
-
-    @staticmethod
-    def make(ort_device_name: str, device_id: int = 0) -> OrtDevice:
-        _place(ort_device_name, device_id)
-        return OrtDevice(ort_device_name.lower(), device_id)
-
-    def device_type(self) -> str:
-        return self._type
-
-    def device_id(self) -> int:
-        return self._id
-
-
 class OrtValue:
     """A tensor on the host or on a GPU. np.asarray(value), torch.from_dlpack(value) and the like share its memory."""
 

@@ -1,6 +1,6 @@
 """Where ONNX Runtime has its classes."""
 
 from .. import InferenceSession
-from .._values import IOBinding, OrtDevice, OrtValue
+from .._values import IOBinding, OrtValue
 
-__all__ = ["IOBinding", "InferenceSession", "OrtDevice", "OrtValue"]
+__all__ = ["IOBinding", "InferenceSession", "OrtValue"]
