@@ -210,7 +210,8 @@ __global__ void __launch_bounds__(threads, 1)
 
 bool takes(const RecurrentProblem& problem, const Preparation& p) {
   return lamina::detail::is_recurrence(problem, p) && is_activation(p.input().format.dtype) &&
-         problem.hidden <= most_hidden && p.input().shape.numel() <= std::int64_t{1} << 30;
+         problem.hidden <= most_hidden && p.input().shape[1] <= 65'535 &&
+         p.input().shape.numel() <= std::int64_t{1} << 30;
 }
 
 std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Preparation& p) {

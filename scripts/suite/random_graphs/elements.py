@@ -1,4 +1,4 @@
-"""Functions of single elements, reductions, products, norms."""
+"""Functions of single elements, reductions, products, norms, recurrent layers."""
 
 import numpy as np
 from onnx import TensorProto as T
@@ -192,6 +192,28 @@ def trilu(g):
     return g.node("Trilu", [name] + ([] if diagonal is None else [g.constant(diagonal)]), upper=g.r.randrange(2))
 
 
+def recurrent(g):
+    """Functions with bounds alone: others grow without end, and so does what rounding differs by."""
+    op, direction = g.r.choice(["LSTM", "GRU", "RNN"]), g.r.choice(["forward", "reverse", "bidirectional"])
+    finite = lambda a: a.size > 0 and np.isfinite(a).all()  # noqa: E731: ONNX Runtime bounds NaN in its functions
+    name, x = g.pick(F32, rank=3, least=3, where=finite)
+    (steps, images, features), h = x.shape, g.r.choice([1, 2, 5, 17])
+    d, rows = 2 if direction == "bidirectional" else 1, h * {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    weights = [g.constant(g.np.standard_normal(shape) / n ** 0.5, F32)
+               for shape, n in (((d, rows, features), features), ((d, rows, h), h), ((d, 2 * rows), 1))]
+    lengths = g.hold(g.np.integers(0, steps + 1, images).astype(I32)) if g.maybe(0.4) else ""
+    states = [g.hold(g.np.standard_normal((d, images, h)).astype(F32)) if g.maybe(0.5) else "" for _ in range(2)]
+    inputs = [name, *weights[:2], weights[2] if g.maybe(0.8) else "", lengths, *states[:2 if op == "LSTM" else 1]]
+    at = {"hidden_size": h, "direction": direction}
+    if g.maybe(0.2):
+        at["clip"] = 0.5
+    if op == "GRU":
+        at["linear_before_reset"] = g.r.randrange(2)
+    if op == "LSTM" and g.maybe(0.3):
+        inputs.append(g.constant(g.np.standard_normal((d, 3 * h)), F32))
+    return g.node(op, inputs, 3 if op == "LSTM" else 2, **at)
+
+
 NODES = [unary] * 4 + [binary] * 5 + [reduction] * 3 + [normalisation] * 3 + [softmax] * 2 + [matmul] * 2 + [
-    where, clip, cast, cumulative, top_k, largest, gemm, einsum, one_hot, trilu, logical_not]
+    where, clip, cast, cumulative, top_k, largest, gemm, einsum, one_hot, trilu, logical_not, recurrent]
 
