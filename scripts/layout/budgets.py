@@ -39,7 +39,7 @@ EVERY_BUILD = {
     "framework/kernel": 2_697,  # what of a problem each kernel reads, by construction; recurrent layers
     "framework/layers": 1_402,
     "framework/module": 459,
-    "framework/ops": 3_742,  # rows of recurrent layers, several outputs of which are made once; of what ONNX Runtime fuses
+    "framework/ops": 3_767,  # rows of recurrent layers, several outputs of which are made once; of what ONNX Runtime fuses
     "framework/plan": 752,  # counters; f16 is looked through as it is; results over what a run reads are refused
     "framework/pool": 586,
     "framework/tensor": 1_020,  # the one store of what kernels only read, of both devices
@@ -55,8 +55,8 @@ TESTS = {"tests": 32_350, "tests/cuda/map": 1_240}  # linear attention, odd filt
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
 # 290 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
-# 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 70 of what ONNX Runtime fuses.
-TABLES = ((EVERY_BUILD, 58_208), (LEFT_OUT, 4_410), (TESTS, 33_925))
+# 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 95 of what ONNX Runtime fuses.
+TABLES = ((EVERY_BUILD, 58_235), (LEFT_OUT, 4_410), (TESTS, 33_925))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

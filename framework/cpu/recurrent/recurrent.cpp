@@ -35,6 +35,11 @@ float to_codes(const float* h, std::int64_t count, float* codes) {
   return scale;
 }
 
+/// Whether weights are kept in bf16, which has all whole numbers up to 256.
+bool narrow(const RecurrentProblem& problem, const Preparation& p) {
+  return p.precision == Precision::bf16 || problem.scale.defined();
+}
+
 class Recurrence {
  public:
   Recurrence(const RecurrentProblem& problem, const Preparation& p)
@@ -44,9 +49,7 @@ class Recurrence {
         images_(p.input().shape[1]),
         blocks_(ceil_div<std::int64_t>(problem.hidden, kernel_.lanes)),
         zeros_(detail::constant(std::vector<float>(static_cast<std::size_t>(problem.hidden)))),
-        weights_(detail::weights_by_blocks(
-            problem, kernel_.lanes,
-            p.precision == Precision::bf16 && !problem.scale.defined() ? DType::bf16 : DType::f32)) {
+        weights_(detail::weights_by_blocks(problem, kernel_.lanes, narrow(problem, p) ? DType::bf16 : DType::f32)) {
     problem_.weight = {};  // not to be there twice
     rows_ = std::clamp<std::int64_t>(images_ * problem.directions / p.threads, 1, RecurrentKernel::most_rows);
     chunks_ = ceil_div(images_, rows_);

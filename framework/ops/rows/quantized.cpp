@@ -51,6 +51,24 @@ Tensor meaning(const EightBitWeights& eight) {
   return result;
 }
 
+int less_weights_zero_points(Expansion& e, const EightBitWeights& eight, int axis,
+                             const std::function<int(const EightBitWeights&)>& sums_of) {
+  if (!eight.zero_point.defined()) return sums_of(eight);
+  Shape shape = eight.weight.shape();
+  const std::int64_t filters = shape[0];
+  shape.set(0, filters + 1);
+  EightBitWeights more = {.weight = Tensor(shape, DType::i8), .scale = Tensor({filters + 1}), .whole = eight.whole};
+  std::ranges::fill(more.weight.values<std::int8_t>(), std::int8_t{1});
+  std::ranges::copy(eight.weight.values<std::int8_t>(), more.weight.values<std::int8_t>().begin());
+  std::ranges::fill(more.scale.values<float>(), 1.0f);
+  const int sums = sums_of(more), along = e.axis_of(axis, e.rank(sums));
+  std::vector<std::int64_t> extents(e.shape(sums).rank(), 1);
+  extents[static_cast<std::size_t>(along)] = filters;
+  const int zeros = e.constant_node(eight.zero_point.view(to_shape(extents)));
+  const int surplus = e.pointwise(Pointwise::mul, {e.slice(sums, along, filters, filters + 1), zeros});
+  return e.pointwise(Pointwise::sub, {e.slice(sums, along, 0, filters), surplus});
+}
+
 EightBitWeights eight_bits(const Expansion& e, int weight, int bias, bool turned) {
   const Codes* const codes = e.codes(weight);
   if (codes == nullptr || codes->values.dtype() == DType::i32 || codes->values.shape().rank() == 0) return {};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "lamina/ops/expansion.h"
 
 namespace lamina::detail {
@@ -16,6 +18,11 @@ EightBitWeights in_i8(const Expansion& e, const Tensor& values, const Tensor& sc
 
 /// scale (w - zero_point)
 Tensor meaning(const EightBitWeights& eight);
+
+/// Sums of whole numbers, of which `sums_of` makes those along `axis` from weights. Zero points of the weights are
+/// taken off what comes out, as often as a filter of ones says that is more: kernels that are fast know none.
+int less_weights_zero_points(Expansion& e, const EightBitWeights& eight, int axis,
+                             const std::function<int(const EightBitWeights&)>& sums_of);
 
 /// What DynamicQuantizeLinear makes of a node of floats.
 struct DynamicCodes {

@@ -179,7 +179,9 @@ int conv_integer(Expansion& e) {
   eight.whole = true;
   const int x = e.input(0), zero = e.has(2) ? e.input(2) : -1;
   const bool known = zero < 0 || e.known(zero).defined();
-  const int sums = convolve_codes(e, x, -1, known ? zero : -1, {}, eight);
+  const auto sums_of = [&](const EightBitWeights& of) { return convolve_codes(e, x, -1, known ? zero : -1, {}, of); };
+  const bool grouped = e.attributes().integer("group", 1) != 1;
+  const int sums = grouped ? sums_of(eight) : less_weights_zero_points(e, eight, 1, sums_of);
   if (known) return sums;
   std::vector<std::int64_t> extents = extents_of(e.shape(x));
   extents[0] = 1;
@@ -270,7 +272,9 @@ int integer_linear(Expansion& e, int a, int a_zero, EightBitWeights eight) {
   eight.whole = true;
   const bool known = a_zero < 0 || e.known(a_zero).defined();
   const Tensor weights = meaning(eight);
-  const int sums = linear(e, dequantized(e, a, -1, known ? a_zero : -1), weights, {}, eight);
+  const int floats = dequantized(e, a, -1, known ? a_zero : -1);
+  const int sums = less_weights_zero_points(
+      e, eight, -1, [&](const EightBitWeights& of) { return linear(e, floats, meaning(of), {}, of); });
   if (known) return sums;
   std::vector<double> columns;
   const auto k = static_cast<std::size_t>(weights.shape()[1]);

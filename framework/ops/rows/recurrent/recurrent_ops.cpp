@@ -83,6 +83,7 @@ EightBitWeights codes_of(const Expansion& e, int weight, int scale, int zero_poi
     part(all.zero_point, {rows})
         .copy_from(one.zero_point.defined() ? one.zero_point : Tensor::zeros({rows}, DType::i32));
   }
+  if (std::ranges::count(all.zero_point.values<std::int32_t>(), 0) == d * rows) all.zero_point = {};
   return all;
 }
 
