@@ -27,8 +27,8 @@ void take_levels(Model& model) {
   if (!ultralytics && std::ranges::find(said, true) == std::end(said)) return;
   if (scale[0] != 0) found.divisor = 1 / scale[0];
   if (scale[0] == 0 && std::ranges::max(found.mean) > 1) found.divisor = 1;  // of levels as they are
-  if (take(model, "imgsz", size))
-    found.resize = found.crop = static_cast<int>(size[0]), found.crop_width = static_cast<int>(size[1]);
+  const auto pixels = [](float side) { return side >= 1 && side <= 10000 ? static_cast<int>(side) : 0; };
+  if (take(model, "imgsz", size)) found.crop = pixels(size[0]), found.crop_width = pixels(size[1]);
   set_noted(model, found);
 }
 
@@ -98,7 +98,8 @@ void set_noted(Model& model, Preprocess noted) {
   const auto form = picture_input(*model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs().at(0))].shape);
   if (!form) return;
   const auto side = [&](std::int64_t extent) { return static_cast<int>(extent > 0 ? extent : 224); };
-  if (noted.crop == 0) noted.crop = noted.resize = side(form->height), noted.crop_width = side(form->width);
+  if (noted.crop == 0) noted.crop = side(form->height), noted.crop_width = side(form->width);
+  if (noted.resize < 1) noted.resize = noted.crop;
   const auto fits = [](std::int64_t extent, int pixels) { return extent == open ? pixels > 0 : extent == pixels; };
   if (!fits(form->height, noted.crop) || !fits(form->width, noted.width())) return;
   if (noted.crop_width == noted.crop) noted.crop_width = 0;

@@ -136,6 +136,8 @@ NOTES = {
     "names of nothing": ({}, {"config.json": {"id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}}}, None, []),
     "names of another model": ({}, {"config.json": {"id2label": {"0": "a"}}}, None, []),
     "no JSON": (metadata(names="{0: 'a'", mean="?"), {"config.json": "{", "preprocessor_config.json": [1]}, None, []),
+    "sizes that are none": (metadata(task="classify", imgsz="[1e30, -5]"), {}, USUAL, []),
+    "sizes beside that are none": ({}, pretrained(crop_pct=1e-30), {"resize": 8, "crop": 8}, []),
     "odd JSON": ({}, {"config.json": {"id2label": 3, "pretrained_cfg": {"mean": "x", "input_size": ["a", "b", "c"]}}}, None, []),
 }
 
