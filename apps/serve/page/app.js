@@ -134,6 +134,7 @@ async function update(wanted = {}) {
     if (run !== state.run) return;
     const { sides } = byName(model);
     Object.assign(state, { maps, info, filters, input, layer: known, sides, shape: info.shape, drawn: -1, most: null });
+    for (const id of ["photo", "map"]) $(id).closest(".screen").style.aspectRatio = `${sides[1]} / ${sides[0]}`;
     measure();
     // The filter that was asked for; else the one that was there; else the one that answers the most.
     const [count, h, w] = state.shape, has = i => i >= 0 && i < count;
