@@ -38,6 +38,27 @@ std::string meant_option(const CLI::App& command, const std::string& text) {
   return fmt::format("{} is no photograph: there is no such file; did you mean --{}?", text, text);
 }
 
+/// Names as people count: frame-9.png is before frame-10.png.
+bool in_counting_order(const fs::path& one, const fs::path& two) {
+  const std::string a = one.filename().string(), b = two.filename().string();
+  const auto digits = [](const std::string& text, std::size_t at) {
+    return std::min(text.find_first_not_of("0123456789", at), text.size()) - at;
+  };
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    const std::size_t na = digits(a, i), nb = digits(b, j);
+    const std::size_t za = std::min(a.find_first_not_of('0', i), i + na),
+                      zb = std::min(b.find_first_not_of('0', j), j + nb);
+    const bool both = na > 0 && nb > 0;
+    const std::string x = both ? a.substr(za, i + na - za) : a.substr(i, 1),
+                      y = both ? b.substr(zb, j + nb - zb) : b.substr(j, 1);
+    if (x != y) return both && x.size() != y.size() ? x.size() < y.size() : x < y;
+    i += both ? na : 1, j += both ? nb : 1;
+  }
+  if ((i < a.size()) != (j < b.size())) return j < b.size();
+  return a < b;  // with other zeros
+}
+
 /// What a search leaves out of one directory, to be said in one line.
 struct LeftOut {
   std::vector<std::string> files, directories, drawn;
@@ -94,7 +115,7 @@ class Search {
     fs::directory_iterator entry(directory, problem);
     for (; !problem && entry != fs::directory_iterator(); entry.increment(problem)) entries.push_back(entry->path());
     if (problem) fail(directory, "cannot be read: " + problem.message());
-    std::ranges::sort(entries);
+    std::ranges::sort(entries, in_counting_order);
     LeftOut left_out;
     std::vector<fs::path> deeper;
     for (const fs::path& path : entries) {

@@ -115,4 +115,10 @@ expect 0 'for: reads one handwritten digit' inspect "$digits"
 expect 0 'wrote' convert "$digits" half.safetensors --dtype f16
 expect 0 'half.safetensors reads one handwritten digit' classify "$source/docs/images/astronaut.png" --model half.safetensors
 
+# numbered pictures, as frames of a video: in the order that people count
+mkdir frames
+for n in 10 9 1 02 100; do cp "$source/weights/digits/7.png" "frames/f$n.png"; done
+cp "$source/weights/digits/7.png" frames/a.png
+check 'f9 is before f10' test "$("$lamina" classify frames --model "$source/weights/digits.safetensors" --top 1 --csv 2>/dev/null | cut -d, -f1 | tr '\n' ' ')" = \
+  'photo frames/a.png frames/f1.png frames/f02.png frames/f9.png frames/f10.png frames/f100.png '
 finish
