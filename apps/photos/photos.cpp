@@ -11,6 +11,7 @@
 #include "commands/commands.h"
 #include "complain.h"
 #include "inputs.h"
+#include "photos/frames.h"
 #include "pictures/png.h"
 
 namespace lamina::app {
@@ -89,6 +90,12 @@ class Search {
 
   void add(const fs::path& path) {
     std::error_code problem;
+    if (path == "-" && !fs::exists(path, problem)) {
+      const std::vector<fs::path> frames = frames_of_stdin();
+      if (frames.empty()) fail(path, "no pictures came on standard input");
+      found_.paths.insert(found_.paths.end(), frames.begin(), frames.end());
+      return;
+    }
     const fs::file_status status = fs::status(path, problem);
     if (status.type() == fs::file_type::not_found) return fail(path, "there is no such file or directory");
     if (problem) return fail(path, "cannot be read: " + problem.message());
@@ -176,7 +183,8 @@ CLI::Validator memory_size() {
 }
 
 void PhotoOptions::add_to(CLI::App& command) {
-  command.add_option("photos", paths, "photographs, or directories of them")
+  command
+      .add_option("photos", paths, "photographs, directories of them, or - for pictures on stdin, one after the other")
       ->required()
       ->check(CLI::Validator([&command](std::string& text) { return meant_option(command, text); }, ""));
   command.add_flag("--recursive", recursive, "also the photographs in directories of directories");

@@ -121,4 +121,21 @@ for n in 10 9 1 02 100; do cp "$source/weights/digits/7.png" "frames/f$n.png"; d
 cp "$source/weights/digits/7.png" frames/a.png
 check 'f9 is before f10' test "$("$lamina" classify frames --model "$source/weights/digits.safetensors" --top 1 --csv 2>/dev/null | cut -d, -f1 | tr '\n' ' ')" = \
   'photo frames/a.png frames/f1.png frames/f02.png frames/f9.png frames/f10.png frames/f100.png '
+
+# pictures on stdin, one after the other
+digits="--model $source/weights/digits.safetensors --top 1 --csv"
+printf 'P6\n2 1\n255\nabcdef' >two.ppm
+cat "$source/weights/digits/7.png" two.ppm "$source/weights/digits/3.png" >stream
+if [ "$reads_jpeg" -gt 0 ]; then cat "$source/docs/images/rocket.jpg" "$source/docs/images/rocket.jpg" >>stream; fi
+"$lamina" classify - $digits <stream >answers.csv 2>/dev/null
+check 'each is a picture' test "$(tail -n +2 answers.csv | cut -d, -f1 | xargs -n 1 basename | tr '\n' ' ')" = \
+  "frame-000001.png frame-000002.ppm frame-000003.png $([ "$reads_jpeg" -gt 0 ] && echo 'frame-000004.jpg frame-000005.jpg ')"
+check 'the first is a seven' grep -q 'frame-000001.png,1,7,seven' answers.csv
+check 'they are gone' test -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'lamina-frames-*' -newer two.ppm -print -quit)"
+for bytes in 7 8 60 100; do
+  expect 1 'standard input: picture 1 is not complete' classify - $digits < <(head -c "$bytes" "$source/weights/digits/7.png")
+done
+expect 1 'standard input: expected PNG, JPEG or PPM pictures' classify - $digits < <(echo no pictures)
+expect 1 'no pictures came on standard input' classify - $digits </dev/null
+expect 1 'standard input: a PPM picture without its size' classify - $digits < <(printf 'P6 a b c d e')
 finish
