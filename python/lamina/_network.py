@@ -71,7 +71,10 @@ def host_array(x: Any) -> Any:
     device = getattr(x, "__dlpack_device__", None)
     if not hasattr(x, "__array__") or (device is not None and device()[0] != 1):  # kDLCPU
         return None
-    return np.asarray(x)
+    try:
+        return np.asarray(x.detach() if hasattr(x, "detach") else x)
+    except (TypeError, RuntimeError):  # of a type that NumPy has not, such as bfloat16
+        return None
 
 
 def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any:

@@ -39,3 +39,13 @@ def test_nothing_is_cast_or_copied(plan, x):
         plan(tensor.to(memory_format=torch.channels_last))
     with pytest.raises(lamina.Error, match="input: cannot be read: .*gradient"):
         plan(tensor.requires_grad_())
+
+
+def test_a_model_takes_what_a_plan_refuses(digits, x):
+    tensor = torch.from_numpy(x)
+    expected = digits(x, device="cpu")
+    for other in (tensor.clone().requires_grad_(), tensor.double(), tensor.permute(0, 2, 3, 1), tensor.to(memory_format=torch.channels_last),
+                  torch.stack([tensor, tensor], -1)[..., 0]):
+        assert np.array_equal(digits(other, device="cpu"), expected)
+    with pytest.raises(lamina.Error, match="got bf16"):
+        digits(tensor.bfloat16(), device="cpu")
