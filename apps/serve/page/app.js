@@ -100,12 +100,13 @@ async function classify(run) {
   if (!model) return;
   const answer = await (await ask(query("/classify", { model: model.name, top: 5 }), { method: "POST", body: state.blob })).json();
   if (run !== state.run) return;
-  const unsure = !(answer.classes[0].probability >= 0.9);  // as the command has it
+  const shares = "probability" in answer.classes[0];  // one number of no sigmoid is a mere score
+  const unsure = shares && !(answer.classes[0].probability >= 0.9);  // as the command has it
   $("classes").hidden = false;
   $("classes").classList.toggle("unsure", unsure);
-  $("classes").querySelector("h2").textContent = unsure ? `What is it? The model “${model.name}” is not sure` : `The model “${model.name}” says: ${answer.classes[0].name}`;
+  $("classes").querySelector("h2").textContent = unsure ? `What is it? The model “${model.name}” is not sure` : shares ? `The model “${model.name}” says: ${answer.classes[0].name}` : `The model “${model.name}” answers with a number, no probability`;
   $("doubt").textContent = answer.doubt ? answer.doubt[0].toUpperCase() + answer.doubt.slice(1) + "." : "";
-  bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability })), v => (100 * v).toFixed(1) + " %", 1);
+  bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability ?? c.score })), v => shares ? (100 * v).toFixed(1) + " %" : two(v), 1);
 }
 
 const kept = new Map();
