@@ -72,14 +72,13 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
   wait_for_predecessor();
   const int tx = static_cast<int>(threadIdx.x) % side, first_row = static_cast<int>(threadIdx.x) / side * TR;
   const int depth = static_cast<int>(e.depth), width = static_cast<int>(e.width);
-  for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
-    const AttentionRows rows(e, pair);
-    const std::int64_t block_row = std::int64_t{blockIdx.x} * BR;
+  each_pair(e, [&](const AttentionRows& rows) {
+    const int block_row = static_cast<int>(blockIdx.x) * BR;
     __syncthreads();  // everybody is done with the last pair
     load_rows<BR, most, pitch>(queries, q, rows.count - block_row, depth,
                                [&](int row) { return rows.at(e.q, block_row + row); });
-    const std::int64_t end = rows.range(block_row, BR).most;
-    std::int64_t seen[TR];
+    const int end = rows.range(block_row, BR).most;
+    int seen[TR];
     float largest[TR], sum[TR], out[TR][4 * packs] = {};
 #pragma unroll
     for (int r = 0; r < TR; ++r) {
@@ -87,11 +86,11 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
       largest[r] = -INFINITY;
       sum[r] = 0;
     }
-    for (std::int64_t position = 0; position < end; position += BC) {
+    for (int position = 0; position < end; position += BC) {
       __syncthreads();  // everybody is done with the last positions
-      load_rows<BC, most, pitch>(keys, k, e.positions - position, depth,
+      load_rows<BC, most, pitch>(keys, k, rows.positions - position, depth,
                                  [&](int row) { return rows.at_position(e.k, position + row); });
-      load_rows<BC, most, most>(values, v, e.positions - position, width,
+      load_rows<BC, most, most>(values, v, rows.positions - position, width,
                                 [&](int row) { return rows.at_position(e.v, position + row); });
       __syncthreads();
       float score[TR][TC] = {};
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
         float max_here = largest[r];
 #pragma unroll
         for (int c = 0; c < TC; ++c) {
-          const std::int64_t column = position + tx + side * c;
+          const int column = position + tx + side * c;
           float s = score[r][c] * static_cast<float>(e.scale);
           if (column >= seen[r]) {
             s = -INFINITY;
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
     }
 #pragma unroll
     for (int r = 0; r < TR; ++r) {
-      const std::int64_t row = first_row + r;
+      const int row = first_row + r;
       if (block_row + row >= rows.count) continue;
       const float divisor = sum[r] == 0.0f ? 1.0f : sum[r];  // a row that sees nothing is 0
       T* const to = output + rows.at(e.output, block_row + row);
@@ -185,7 +184,7 @@ __global__ void __launch_bounds__(threads, 1) attention_kernel(const T* __restri
         if (column < width) to[column] = from_f32<T>(out[r][j] / divisor);
       }
     }
-  }
+  });
 }
 
 /// Calls f with the tile for heads that wide.
@@ -203,7 +202,7 @@ constexpr int bytes = Tile::floats* static_cast<int>(sizeof(float));
 bool takes_attention(const AttentionProblem& problem, const Preparation& p) {
   if (!detail::is_attention(problem, p) || !is_activation(p.input().format.dtype)) return false;
   const AttentionExtents e = detail::attention_extents(problem, p);
-  return max_depth(e) <= Wide::most &&
+  return max_depth(e) <= Wide::most && is_countable(e) &&
          with_tile(e, []<class Tile>(Tile) { return bytes<Tile>; }) <= p.device.shared_bytes;
 }
 

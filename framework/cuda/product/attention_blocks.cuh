@@ -28,7 +28,7 @@ struct Blocks {
     const auto fill = [&](int position) {
       if (position < block.end) {
         T* const stage = stage_of(position);
-        const int left = static_cast<int>(e.positions) - position;
+        const int left = rows.positions - position;
         load_rows<positions, most, threads, aligned>(stage, k + position * e.k.row, left, depth,
                                                      [&](int row) { return row * e.k.row; });
         load_rows<positions, most, threads, aligned>(stage + positions * pitch<most, T>, v + position * e.v.row, left,
@@ -54,11 +54,14 @@ struct Blocks {
       __syncthreads();  // everybody's copies are there, and everybody is done with the other stage
       fill(position + positions);
       const T *const keys = stage_of(position), *const values = keys + positions * pitch<most, T>;
-      if (!masked && !block.scale.of_scores && position + positions <= block.whole_end) {
-        own.template attend<positions, threads, true>(true, position, positions / 16, keys, values, summands, idle);
+      const bool whole = position + positions <= block.whole_end;
+      if (whole && block.scale.of_scores == masked) {
+        own.template attend<positions, threads, !masked>(true, masked, position, positions / 16, keys, values, summands,
+                                                         idle);
       } else {
         const int left = block.end - position, sixteens = left >= positions ? positions / 16 : (left + 15) / 16;
-        own.template attend<positions, threads, false>(false, position, sixteens, keys, values, summands, idle);
+        own.template attend<positions, threads, false>(false, block.scale.of_scores, position, sixteens, keys, values,
+                                                       summands, idle);
       }
     }
     __syncthreads();  // everybody is done with the keys, and outputs pass through their place
@@ -73,7 +76,7 @@ struct Blocks {
     for (int h = 0; h < 2; ++h) {
       const float total = over_row(own.softmax.sum[h], [](float a, float b) { return a + b; });
       const float factor = total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
-      const std::int64_t row = own.first + lane / 4 + 8 * h;
+      const int row = own.first + lane / 4 + 8 * h;
       T* const to = aligned || row >= rows.count ? nullptr : output + rows.at(rows.e.output, row);
 #pragma unroll
       for (int j = 0; j < most / 8; ++j) {

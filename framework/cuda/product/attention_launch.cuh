@@ -31,13 +31,14 @@ void with_attention_types(DType dtype, const detail::AttentionExtents& e, const 
   with_element_type(dtype, run);
 }
 
-/// A block for every `block_rows` rows of each image and group.
+/// A block for every `block_rows` rows of each group, y, and image, z.
 template <class T, class Kernel>
 void launch_attention(Kernel* kernel, int block_rows, int threads, int shared_bytes, const detail::AttentionExtents& e,
                       std::span<const Tensor> inputs, Tensor& output, Stream stream) {
   reserve_shared_memory(output.device().index, reinterpret_cast<const void*>(kernel), shared_bytes);
   const std::int64_t blocks = detail::ceil_div<std::int64_t>(e.heads / e.groups * e.length, block_rows);
-  const dim3 grid(grid_for(blocks, 1), static_cast<unsigned>(std::min<std::int64_t>(e.images * e.groups, 65535)));
+  const auto along = [](std::int64_t count) { return static_cast<unsigned>(std::min<std::int64_t>(count, 65535)); };
+  const dim3 grid(grid_for(blocks, 1), along(e.groups), along(e.images));
   launch_kernel(kernel,
                 {.grid = grid,
                  .block = dim3(static_cast<unsigned>(threads)),

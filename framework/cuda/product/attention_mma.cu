@@ -33,24 +33,23 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
   const Scale scale(static_cast<float>(e.scale), mask != nullptr);
-  const bool pairs = e.mask[3] == 1 && (e.mask[0] | e.mask[1] | e.mask[2]) % 2 == 0 &&
+  const bool pairs = e.mask[3] == 1 && (e.mask[0] | e.mask[1] | e.mask[2] | e.positions) % 2 == 0 &&
                      reinterpret_cast<std::uintptr_t>(mask) % (2 * sizeof(T)) == 0;
-  for (std::int64_t pair = blockIdx.y; pair < e.images * e.groups; pair += gridDim.y) {
-    const AttentionRows rows(e, pair);
-    const std::int64_t first = std::int64_t{blockIdx.x} * Share::block_rows;
+  each_pair(e, [&](const AttentionRows& rows) {
+    const int first = static_cast<int>(blockIdx.x) * Share::block_rows;
     const auto range = rows.range(first, Share::block_rows);
     wait_for_predecessor();  // after the divisions, and without effect from the second pair on
     __syncthreads();         // everybody is done with the last pair
     Share::run({.rows = rows,
                 .scale = scale,
                 .first = first,
-                .here = static_cast<int>(min(rows.count - first, std::int64_t{Share::block_rows})),
-                .end = static_cast<int>(range.most),
-                .whole_end = static_cast<int>(range.least),
+                .here = min(rows.count - first, Share::block_rows),
+                .end = range.most,
+                .whole_end = range.least,
                 .mask_pairs = pairs},
                q, k + rows.at_position(e.k, 0), v + rows.at_position(e.v, 0), mask, output,
                reinterpret_cast<T*>(memory));
-  }
+  });
 #endif
 }
 
@@ -72,10 +71,10 @@ bool has_chunks(DType dtype, const AttentionExtents& e) {
 }  // namespace
 
 bool takes_attention_mma(const AttentionProblem& problem, const Preparation& p) {
-  constexpr std::int64_t max_width = 128, max_positions = std::int64_t{1} << 30;
+  constexpr std::int64_t max_width = 128;
   if (!detail::is_attention(problem, p) || !is_activation(p.input().format.dtype)) return false;
   const AttentionExtents e = detail::attention_extents(problem, p);
-  return p.device.architecture >= 80 && max_depth(e) <= max_width && e.positions <= max_positions;
+  return p.device.architecture >= 80 && max_depth(e) <= max_width && is_countable(e);
 }
 
 std::unique_ptr<Operator> prepare_attention_mma(const AttentionProblem& problem, const Preparation& p) {

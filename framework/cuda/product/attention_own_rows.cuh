@@ -13,7 +13,7 @@ namespace lamina::cuda {
 struct BlockRows {
   const AttentionRows& rows;
   const Scale& scale;
-  std::int64_t first;  // of them
+  int first;           // of them
   int here;            // how many exist
   int end, whole_end;  // behind what some row sees, and what all see
   bool mask_pairs;     // the mask's neighbours, from an even position on, may be read together
@@ -22,49 +22,65 @@ struct BlockRows {
 template <int most, bool masked, class T>
 struct OwnRows {
   const BlockRows& block;
-  const T* mask;
-  std::int64_t first;
+  int first;
+  const T* masks[2];  // of the thread's two rows, or null
+  int sees[2];        // how many positions
   Query<most, T> query;
   Softmax softmax;
   Outputs<most> outputs = {};
 
-  __device__ __forceinline__ OwnRows(const BlockRows& block_rows, const T* of_scores, std::int64_t first_row)
-      : block(block_rows), mask(of_scores), first(first_row) {}
+  __device__ __forceinline__ OwnRows(const BlockRows& block_rows, const T* mask, int first_row)
+      : block(block_rows), first(first_row) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = first + static_cast<int>(threadIdx.x % 32) / 4 + 8 * h;
+      sees[h] = block.rows.seen(row);
+      // A row that does not exist reads that of the last.
+      if constexpr (masked) {
+        masks[h] = mask == nullptr ? nullptr : mask + block.rows.mask(min(row, block.rows.count - 1));
+      }
+    }
+  }
 
   /// Reads what the mask adds to a tile's scores: early, as it comes from afar.
   template <int positions>
   __device__ __forceinline__ void read_mask(Summands<positions / 8, T>& summands, int position) const {
-    if constexpr (!masked) return;
-    const auto& e = block.rows.e;
-    const int left = static_cast<int>(e.positions) - position;
+    if constexpr (masked) {
+      const auto& e = block.rows.e;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const std::int64_t row = first + static_cast<int>(threadIdx.x % 32) / 4 + 8 * h;
-      const bool added = mask != nullptr && row < block.rows.count;
-      load_summands(summands, h, added ? mask + block.rows.mask(row) + position * e.mask[3] : nullptr, added ? left : 0,
-                    e.mask[3], block.mask_pairs);
+      for (int h = 0; h < 2; ++h) {
+        if (masks[0] == nullptr) {
+#pragma unroll
+          for (int i = 0; i < positions / 8; ++i) summands[i][h] = {T(0.0f), T(0.0f)};
+        } else {
+          load_summands(summands, h, masks[h] + position * e.mask[3], block.rows.positions - position, e.mask[3],
+                        block.mask_pairs);
+        }
+      }
     }
   }
 
   /// Goes on over the first `sixteens` times 16 of a tile's `positions`. `whole`: every row sees all of them;
-  /// `finite` as in Softmax; `summands`: of read_mask. All `threads` that copied the tile are to call this, those that
-  /// are `idle` too.
+  /// `scaled`: their scores are multiplied by the scale, and masked; `finite` as in Softmax; `summands`: of read_mask.
+  /// All `threads` that copied the tile are to call this, those that are `idle` too.
   template <int positions, int threads, bool finite>
-  __device__ __forceinline__ void attend(bool whole, int position, int sixteens, const T* keys, const T* values,
-                                         const Summands<positions / 8, T>& summands, bool idle = false) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
+  __device__ __forceinline__ void attend(bool whole, bool scaled, int position, int sixteens, const T* keys,
+                                         const T* values, const Summands<positions / 8, T>& summands,
+                                         bool idle = false) {
     // 16 bits take a product with what is not finite, unless somebody does not see it.
-    const bool unseen = !whole && min(position + positions, static_cast<int>(block.rows.e.positions)) > block.whole_end;
+    const bool unseen = !whole && min(position + positions, block.rows.positions) > block.whole_end;
     const bool ragged = (unseen || sizeof(T) == sizeof(float)) && not_finite<most, threads, positions>(values);
     if (idle) return;
     Scores<positions / 8> scores = {};
     score<most>(scores, query, keys, sixteens);
+    if (scaled) add_summands<masked, positions / 8, T>(scores, summands, block.scale.scores, sixteens);
     int seen[2] = {positions, positions};
     if (!whole) {
-      mask_scores<masked, positions / 8, T>(scores, block.rows, first + lane / 4, summands, position,
-                                            block.scale.scores, 2 * sixteens, seen);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) seen[h] = min(max(sees[h] - position, 0), positions);
+      hide_unseen(scores, seen, sixteens);
     }
-    softmax.template weigh<finite>(scores, outputs, block.scale.unit, 2 * sixteens);
+    softmax.template weigh<finite>(scores, outputs, block.scale.unit, sixteens);
     if (ragged) {
       multiply_seen<most>(outputs, scores, values, seen);
     } else {

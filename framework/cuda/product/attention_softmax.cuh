@@ -23,44 +23,48 @@ struct Scale {
   }
 };
 
+/// Calls f(score, column, h) for the scores of the first `sixteens` times 16 positions of the thread's row h, where
+/// columns are counted among those that the thread has.
+template <int eights, class F>
+__device__ __forceinline__ void each_score(Scores<eights>& scores, int sixteens, F&& f) {
+#pragma unroll
+  for (int i = 0; i < eights / 2; ++i) {
+    if (i >= sixteens) break;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) f(scores[2 * i + j / 2][2 * h + j % 2], 4 * i + j, h);
+    }
+  }
+}
+
 /// The softmax so far of a thread's two of 16 rows.
 struct Softmax {
   float largest[2] = {-INFINITY, -INFINITY};
   float sum[2] = {};  // of this thread's columns
 
-  /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `eights` times 8 positions; the outputs so far
-  /// are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
-  template <bool finite, int max_eights, int count>
-  __device__ __forceinline__ void weigh(Scores<max_eights>& scores, float (&outputs)[count][4], float unit,
-                                        int eights) {
+  /// scores = 2^(unit * (scores - the largest)), unit >= 0, of the first `sixteens` times 16 positions; the outputs so
+  /// far are brought to that largest. `finite`: so are unit * scores, and one multiply-add does.
+  template <bool finite, int eights, int count>
+  __device__ __forceinline__ void weigh(Scores<eights>& scores, float (&outputs)[count][4], float unit, int sixteens) {
+    float now[2] = {largest[0], largest[1]}, base[2];
+    each_score(scores, sixteens, [&](float& s, int, int h) { now[h] = fmaxf(now[h], s); });  // NaN comes back below
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float now = largest[h];
-#pragma unroll
-      for (int i = 0; i < max_eights; ++i) {
-        if (i >= eights) break;
-        // NaN is left out here, and found again by the exponentials
-        now = fmaxf(now, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
-      }
-      now = over_row(now, [](float a, float b) { return fmaxf(a, b); });
+      now[h] = over_row(now[h], [](float a, float b) { return fmaxf(a, b); });
       // Where all is -Inf so far any finite number stands for the largest: nothing weighs anything.
-      const float base = now == -INFINITY ? 0.0f : now, scaled = base * unit;
-      const float factor = largest[h] == -INFINITY ? 1.0f : exp2_of((largest[h] - base) * unit);
-      largest[h] = now;
+      base[h] = now[h] == -INFINITY ? 0.0f : now[h];
+      const float factor = largest[h] == -INFINITY ? 1.0f : exp2_of((largest[h] - base[h]) * unit);
+      largest[h] = now[h];
       sum[h] *= factor;
-#pragma unroll
-      for (int i = 0; i < max_eights; ++i) {
-        if (i >= eights) break;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          float& s = scores[i][2 * h + j];
-          s = exp2_of(finite ? fmaf(s, unit, -scaled) : (s - base) * unit);
-          sum[h] += s;
-        }
-      }
 #pragma unroll
       for (int j = 0; j < count; ++j) outputs[j][2 * h] *= factor, outputs[j][2 * h + 1] *= factor;
     }
+    const float scaled[2] = {base[0] * unit, base[1] * unit};
+    each_score(scores, sixteens, [&](float& s, int, int h) {
+      s = exp2_of(finite ? fmaf(s, unit, -scaled[h]) : (s - base[h]) * unit);
+      sum[h] += s;
+    });
   }
 };
 
@@ -68,54 +72,49 @@ struct Softmax {
 template <int eights, class T>
 using Summands = Pack<T, 2>[eights][2];
 
-/// Those of a row's first `left` positions, `step` apart; 0 for others. `pairs`: two begin on the bytes of both.
-template <int max_eights, class T>
-__device__ __forceinline__ void load_summands(Summands<max_eights, T>& summands, int h, const T* from, int left,
+/// Those of the tile's positions of a row of which `left` are left, `step` apart; behind them whatever: nobody sees
+/// these. No load waits for a comparison, so that all are under way at once. `pairs`: two begin on the bytes of both,
+/// and `left` is even.
+template <int eights, class T>
+__device__ __forceinline__ void load_summands(Summands<eights, T>& summands, int h, const T* from, int left,
                                               std::int64_t step, bool pairs) {
   const int first = static_cast<int>(threadIdx.x) % 4 * 2;
+  const auto pair_at = [](const T* at) { return *reinterpret_cast<const Pack<T, 2>*>(at); };
+  if (pairs && left >= 8 * eights) {
+    from += first;
 #pragma unroll
-  for (int i = 0; i < max_eights; ++i) {
-    const int column = 8 * i + first;
-    Pack<T, 2>& pair = summands[i][h];
-    pair = {T(0.0f), T(0.0f)};
-    if (pairs) {
-      if (column + 1 < left) {
-        pair = *reinterpret_cast<const Pack<T, 2>*>(from + column);
-      } else if (column < left) {
-        pair.values[0] = from[column];
-      }
-    } else {
+    for (int i = 0; i < eights; ++i) summands[i][h] = pair_at(from + 8 * i);
+  } else if (pairs) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (column + j < left) pair.values[j] = from[(column + j) * step];
+    for (int i = 0; i < eights; ++i) summands[i][h] = pair_at(from + min(8 * i + first, left - 2));
+  } else {
+    const auto each = [&](auto at) {
+#pragma unroll
+      for (int i = 0; i < eights; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) summands[i][h].values[j] = from[at(min(8 * i + first + j, left - 1))];
       }
-    }
+    };
+    step == 1 ? each([](int column) { return column; }) : each([&](int column) { return column * step; });
   }
 }
 
-/// Scores times `scale`, with what is added to them, and -Inf for what is not seen, of 16 rows of which `first` and
-/// `first` + 8 are this thread's; how much of the tile at `position` these see.
-template <bool masked, int max_eights, class T>
-__device__ __forceinline__ void mask_scores(Scores<max_eights>& scores, const AttentionRows& rows, std::int64_t first,
-                                            const Summands<max_eights, T>& summands, int position, float scale,
-                                            int eights, int (&seen)[2]) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const std::int64_t left = rows.seen(first + 8 * h) - position;
-    seen[h] = left < 0 ? 0 : left < 8 * max_eights ? static_cast<int>(left) : 8 * max_eights;
-#pragma unroll
-    for (int i = 0; i < max_eights; ++i) {
-      if (i >= eights) break;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float& s = scores[i][2 * h + j];
-        s *= scale;
-        if constexpr (masked) s += to_f32(summands[i][h].values[j]);
-        if (8 * i + lane % 4 * 2 + j >= seen[h]) s = -INFINITY;
-      }
-    }
-  }
+/// Scores times `scale`, with what is added to them.
+template <bool masked, int eights, class T>
+__device__ __forceinline__ void add_summands(Scores<eights>& scores, const Summands<eights, T>& summands, float scale,
+                                             int sixteens) {
+  each_score(scores, sixteens, [&](float& s, int column, int h) {
+    s = masked ? fmaf(s, scale, to_f32(summands[column / 2][h].values[column % 2])) : s * scale;
+  });
+}
+
+/// -Inf for what is not seen of a tile, of which a thread's two rows see the first `seen` positions.
+template <int eights>
+__device__ __forceinline__ void hide_unseen(Scores<eights>& scores, const int (&seen)[2], int sixteens) {
+  const int first = static_cast<int>(threadIdx.x) % 4 * 2;
+  each_score(scores, sixteens, [&](float& s, int column, int h) {
+    if (column / 2 * 8 + first + column % 2 >= seen[h]) s = -INFINITY;
+  });
 }
 
 }  // namespace lamina::cuda

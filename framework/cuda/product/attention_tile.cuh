@@ -183,13 +183,13 @@ __device__ inline void multiply_seen(Outputs<most>& outputs, const Scores<eights
 template <int most, int threads, int positions, class T>
 __device__ inline bool not_finite(const T* values) {
   constexpr int chunks = most / chunk<T>;
-  bool found = false;
+  float found = 0;  // or NaN
   for (int i = static_cast<int>(threadIdx.x) % threads; i < positions * chunks; i += threads) {
     const auto pack = *reinterpret_cast<const Pack<T>*>(values + i / chunks * pitch<most, T> + i % chunks * chunk<T>);
 #pragma unroll
-    for (int j = 0; j < chunk<T>; ++j) found = found || !isfinite(to_f32(pack.values[j]));
+    for (int j = 0; j < chunk<T>; ++j) found = fmaf(to_f32(pack.values[j]), 0.0f, found);
   }
-  return threads == 32 ? __any_sync(0xffffffffu, found) != 0 : __syncthreads_or(found) != 0;
+  return threads == 32 ? __any_sync(0xffffffffu, isnan(found)) != 0 : __syncthreads_or(isnan(found)) != 0;
 }
 
 }  // namespace lamina::cuda

@@ -70,13 +70,18 @@ __device__ __forceinline__ void score(Scores<eights>& scores, const Query<most, 
   Scores<eights> rest = {};
 #pragma unroll
   for (int d = 0; d < most / 8; ++d) {
+    int word[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word[i] = static_cast<int>(query[d][i]);
+    ptx::pin(word);  // they are split here: all of them split would take the registers of the products
 #pragma unroll
     for (int i = 0; i < eights / 2; ++i) {
       if (i >= sixteens) break;
       std::uint32_t b[4];
       load_keys<most>(b, keys + 16 * i * pitch<most, float>, d);
       const SplitFragment<2> first(b[0], b[1]), second(b[2], b[3]);
-      const SplitFragment<4> a(query[d][0], query[d][1], query[d][2], query[d][3]);
+      const SplitFragment<4> a(static_cast<std::uint32_t>(word[0]), static_cast<std::uint32_t>(word[1]),
+                               static_cast<std::uint32_t>(word[2]), static_cast<std::uint32_t>(word[3]));
       multiply_add(scores[2 * i], rest[2 * i], a, first);
       multiply_add(scores[2 * i + 1], rest[2 * i + 1], a, second);
     }

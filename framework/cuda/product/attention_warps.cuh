@@ -37,7 +37,7 @@ struct Warps {
     OwnRows<most, masked, T> own(block, mask, block.first);
 #pragma unroll 1
     for (int begin = warp * share; begin < block.end || begin < warps * share; begin += warps * share) {
-      const int left = static_cast<int>(e.positions) - begin;
+      const int left = rows.positions - begin;
       __syncwarp();
       if (begin < block.end) {
         load_rows<share, most, 32, true>(keys, k + begin * e.k.row, left, static_cast<int>(e.depth),
@@ -55,11 +55,11 @@ struct Warps {
       }
 #pragma unroll 1
       for (int at = 0; at < min(share, block.end - begin); at += positions) {
-        const bool whole = !block.scale.of_scores && begin + at + positions <= block.whole_end;
+        const bool whole = begin + at + positions <= block.whole_end;
         Summands<positions / 8, T> summands;
         own.template read_mask<positions>(summands, begin + at);
-        own.template attend<positions, 32, false>(whole, begin + at, 1, keys + at * pitch<most, T>,
-                                                  values + at * pitch<most, T>, summands);
+        own.template attend<positions, 32, false>(whole, block.scale.of_scores, begin + at, 1,
+                                                  keys + at * pitch<most, T>, values + at * pitch<most, T>, summands);
       }
     }
     __syncwarp();  // the warp is done with its keys and values
