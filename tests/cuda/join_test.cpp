@@ -1,6 +1,7 @@
 // Concatenation in place on a GPU: branches and dense blocks whose kernels write to slices of an image and read them.
 
 #include <array>
+#include <limits>
 #include <string>
 
 #include "lamina/layers/batch_norm2d.h"
@@ -9,6 +10,7 @@
 #include "support/devices.h"
 #include "support/networks.h"
 #include "support/on_gpu.h"
+#include "support/problem_data.h"
 
 namespace lamina {
 namespace {
@@ -150,6 +152,36 @@ TEST_P(CudaJoin, WhatIsMovedAndWhatMmaComputes) {
   const Value c = g.add("c", Conv2d({.in = 116, .out = 116, .kernel = 3, .padding = 1, .groups = 29}), stem);
   end(g, convolved(g, "head", g.add("joined", Concat(1), {a, b, c}), 232, 16, 1));
   expect_right(g, gpu(), 0);
+}
+
+/// As in CSP and Res2Net. What is not finite is looked up again where it lies.
+TEST_P(CudaJoin, HalvesAreConvolvedWhereTheyLie) {
+  Graph g;
+  const auto integer = [&](const std::string& name, std::int64_t value) {
+    return g.add(name, Constant(Tensor::from(std::vector{value}, Shape{1})), std::initializer_list<Value>{});
+  };
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", g.input("input", {batch, 3, 20, 18}), 3, 96, 3));
+  const Value axis = integer("axis", 1);
+  const auto half = [&](const std::string& name, std::int64_t first) {
+    return g.add(name, Op("Slice"), {stem, integer(name + ".first", first), integer(name + ".last", first + 64), axis});
+  };
+  const Value a = convolved(g, "a", half("left", 0), 64, 48, 3), b = convolved(g, "b", half("right", 32), 64, 48, 1);
+  end(g, g.add("product", Op("Mul"), {a, b}));
+  expect_right(g, gpu(), 0);
+
+  CompileOptions options = {
+      .device = gpu(), .batch = images, .precision = Precision::fp16, .description = describe(gpu())};
+  const std::string summary = g.plan_summary(options);
+  if (options.description->wgmma) {
+    EXPECT_EQ(summary.find("left"), std::string::npos) << summary;
+  }
+  Tensor x = test::random_tensor({images, 3, 20, 18}, 5);
+  x.values<float>()[400] = std::numeric_limits<float>::infinity();
+  const Tensor found = g.compile(options).run(x).clone();
+  options.fuse = false;
+  std::vector<test::Truth> truth;
+  for (const double value : test::doubles(g.compile(options).run(x))) truth.push_back({value, 2e-2});
+  test::expect_near(found, truth, summary);
 }
 
 // Channels that TMA cannot store to side by side: implicit_gemm could write them, but is slower, so they are copied.

@@ -89,15 +89,14 @@ bool im2col_expressible(const ConvGeometry& g) {
          axis_expressible(g.stride_width, g.padding_width, g.kernel_width, g.dilation_width);
 }
 
-CUtensorMap im2col_map(const ConvGeometry& g, CUtensorMapDataType type, std::int64_t channels, int pixels,
-                       const void* input) {
+CUtensorMap im2col_map(const ConvGeometry& g, CUtensorMapDataType type, std::int64_t channels, std::int64_t pitch,
+                       int pixels, const void* input) {
   static const auto encode = driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
-  const cuuint64_t element = element_bytes(type);
+  const cuuint64_t pixel = static_cast<cuuint64_t>(pitch) * element_bytes(type);
   const auto width = static_cast<cuuint64_t>(g.in_width), height = static_cast<cuuint64_t>(g.in_height);
   const std::array<cuuint64_t, 4> sizes{static_cast<cuuint64_t>(channels), width, height,
                                         static_cast<cuuint64_t>(g.batch)};
-  const std::array<cuuint64_t, 3> strides{sizes[0] * element, width * sizes[0] * element,
-                                          height * width * sizes[0] * element};
+  const std::array<cuuint64_t, 3> strides{pixel, width * pixel, height * width * pixel};
   const std::array<int, 2> near{-g.padding_width, -g.padding_height};
   const std::array<int, 2> far{far_corner(g.padding_width, g.kernel_width, g.dilation_width),
                                far_corner(g.padding_height, g.kernel_height, g.dilation_height)};
@@ -106,7 +105,7 @@ CUtensorMap im2col_map(const ConvGeometry& g, CUtensorMapDataType type, std::int
   CUtensorMap map{};
   const CUresult status =
       encode(&map, type, 4, const_cast<void*>(input), sizes.data(), strides.data(), near.data(), far.data(),
-             static_cast<cuuint32_t>(step_bytes / element), static_cast<cuuint32_t>(pixels), steps.data(),
+             static_cast<cuuint32_t>(step_bytes / element_bytes(type)), static_cast<cuuint32_t>(pixels), steps.data(),
              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)

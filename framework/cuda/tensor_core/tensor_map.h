@@ -41,8 +41,9 @@ CUtensorMap image_map(const ImageMap& image, const void* data);  // [batch, heig
 /// Whether TMA's im2col mode can express the windows of this convolution.
 bool im2col_expressible(const ConvGeometry& geometry);
 
-/// Windows of `pixels` consecutive output pixels, 128 bytes of channels of one tap at a time.
-CUtensorMap im2col_map(const ConvGeometry& geometry, CUtensorMapDataType type, std::int64_t channels, int pixels,
-                       const void* input);  // [N, H, W, channels]
+/// Windows of `pixels` consecutive output pixels, 128 bytes of channels of one tap at a time; `pitch`: elements from
+/// one pixel of the input to the next.
+CUtensorMap im2col_map(const ConvGeometry& geometry, CUtensorMapDataType type, std::int64_t channels,
+                       std::int64_t pitch, int pixels, const void* input);  // [N, H, W, channels]
 
 }  // namespace lamina::cuda

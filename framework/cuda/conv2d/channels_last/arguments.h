@@ -118,16 +118,16 @@ struct Arguments {
   const float* scales = nullptr;        // [chains' slabs, N * H * W] of scaled operands
   void* output = nullptr;               // [N, OH, OW, OC]
   DType output_type = DType::f32;
-  int out_pitch = 0;     // elements from one pixel of the output to the next: more than OC in a slice of another
-  bool adds = false;     // Finish::residual, which comes by copies of its own
-  bool chained = false;  // through store_chained
-  bool pooled = false;   // maxima of 2 x 2 pixels are stored, OH / 2 x OW / 2 of them
-  Finish finish;         // of a sum, bias included
-  int pixels = 0;        // N * OH * OW
-  int m_tiles = 0, n_tiles = 0;  // of filters, of pixels
-  int steps = 0;                 // slabs of channels * taps, in the order of step_of, and then slabs of the second
-  int first_steps = 0;           // those before the second
-  ConvGeometry second = {};      // a further product of single pixels, of 16 bits, which is added to the first
+  int in_pitch = 0, out_pitch = 0;  // elements from one pixel to the next: more than there are channels in a slice
+  bool adds = false;                // Finish::residual, which comes by copies of its own
+  bool chained = false;             // through store_chained
+  bool pooled = false;              // maxima of 2 x 2 pixels are stored, OH / 2 x OW / 2 of them
+  Finish finish;                    // of a sum, bias included
+  int pixels = 0;                   // N * OH * OW
+  int m_tiles = 0, n_tiles = 0;     // of filters, of pixels
+  int steps = 0;                    // slabs of channels * taps, in the order of step_of, and then slabs of the second
+  int first_steps = 0;              // those before the second
+  ConvGeometry second = {};         // a further product of single pixels, of 16 bits, which is added to the first
   const void* second_input = nullptr;  // [N, second H, W, C]
   int paired = 0;                      // the first of them, of scaled operands, that come in chains of two
   int stages = 0;                      // of the ring in shared memory

@@ -71,8 +71,11 @@ class ChannelsLast final : public Operator {
     images_ = args_.geometry.batch;
     args_.geometry.batch = choice_.images;
     args_.output_type = output_;
-    args_.out_pitch =
-        static_cast<int>(preparation.output().is_slice() ? preparation.output().channels : geometry.out_channels);
+    const auto pitch = [](const View& view, int channels) {
+      return view.is_slice() ? static_cast<int>(view.channels) : channels;
+    };
+    args_.in_pitch = pitch(preparation.input(), geometry.in_channels);
+    args_.out_pitch = pitch(preparation.output(), geometry.out_channels);
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, block_filters), choice_.tile.groups);
     args_.first_steps = step_count(geometry, choice_.tile.operand);
     args_.steps = args_.first_steps + second_steps;
@@ -128,7 +131,7 @@ class ChannelsLast final : public Operator {
     const auto* in = static_cast<const std::byte*>(inputs[0].raw());
     auto* out = static_cast<std::byte*>(outputs[0].raw());
     const ConvGeometry& g = args_.geometry;
-    const std::size_t in_bytes = static_cast<std::size_t>(g.in_pixels() * g.in_channels) * size_of(input_),
+    const std::size_t in_bytes = static_cast<std::size_t>(g.in_pixels() * args_.in_pitch) * size_of(input_),
                       out_bytes = static_cast<std::size_t>(g.out_pixels() * args_.out_pitch) * size_of(output_);
     for (std::int64_t first = 0; first < images_; first += choice_.images) {
       Arguments args = args_;
@@ -182,8 +185,9 @@ class ChannelsLast final : public Operator {
       return rectangles ? rectangle_map(args.geometry, output_, store_pixels, args.out_pitch, args.pooled, to)
                         : channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch, to);
     };
-    CUtensorMap input_map = rectangles ? channels_last::input_map(args.geometry, tile.operand, args.halo, pixels)
-                                       : channels_last::input_map(args.geometry, tile.operand, tile.pixels, pixels);
+    CUtensorMap input_map =
+        rectangles ? channels_last::input_map(args.geometry, tile.operand, args.halo, pixels, args.in_pitch)
+                   : channels_last::input_map(args.geometry, tile.operand, tile.pixels, pixels, args.in_pitch);
     CUtensorMap output_map = outputs(args.output), beside = output_map;
     if (args.first_steps < args.steps) {
       beside = channels_last::input_map(args.second, tile.operand, tile.pixels, args.second_input);

@@ -146,7 +146,7 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
                           static_cast<unsigned>(row)) *
                              static_cast<unsigned>(g.in_width) +
                          static_cast<unsigned>(column)) *
-                            static_cast<unsigned>(g.in_channels) +
+                            static_cast<unsigned>(part == 0 ? args.in_pitch : g.in_channels) +
                         channel;
         float chain = 0.0f;
 #pragma unroll 1

@@ -15,18 +15,22 @@ CUtensorMapDataType map_type(Operand operand) {
 
 }  // namespace
 
-CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const void* input) {
-  const std::int64_t channels = is_scaled(operand) ? std::int64_t{slab_count(g, operand)} * step_bytes / 2  // words
-                                                   : g.in_channels;
-  return im2col_map(g, map_type(operand), channels, pixels, input);
+CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const void* input, int pitch) {
+  const std::int64_t words = std::int64_t{slab_count(g, operand)} * step_bytes / 2;  // of a scaled pixel
+  return im2col_map(g, map_type(operand), is_scaled(operand) ? words : g.in_channels,
+                    is_scaled(operand) ? words
+                    : pitch > 0        ? pitch
+                                       : g.in_channels,
+                    pixels, input);
 }
 
-CUtensorMap input_map(const ConvGeometry& g, Operand operand, const Halo& halo, const void* input) {
+CUtensorMap input_map(const ConvGeometry& g, Operand operand, const Halo& halo, const void* input, int pitch) {
   return image_map({.type = map_type(operand),
                     .batch = g.batch,
                     .height = g.in_height,
                     .width = g.in_width,
                     .channels = g.in_channels,
+                    .pitch = pitch,
                     .box_height = halo.height,
                     .box_width = halo.width},
                    input);

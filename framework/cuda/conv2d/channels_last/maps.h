@@ -12,12 +12,15 @@ namespace lamina::cuda::channels_last {
 inline bool expressible(const ConvGeometry& geometry) { return im2col_expressible(geometry); }
 
 /// Windows of `pixels` consecutive output pixels, 128 bytes of channels of one tap at a time. For Operand::tf32
-/// TMA rounds f32 to TF32 as it copies. Throws Error if the driver refuses.
+/// TMA rounds f32 to TF32 as it copies. `pitch`: elements from one pixel of the input to the next, 0: channels. Throws
+/// Error if the driver refuses.
 CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, int pixels,
-                      const void* input);  // [N, H, W, C], or [N, H, W, slabs, 64] of scaled rows
+                      const void* input,  // [N, H, W, C], or [N, H, W, slabs, 64] of scaled rows
+                      int pitch = 0);
 
 /// The same as boxes of halo/: of a slab of a tile's pixels with their halo.
-CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, const Halo& halo, const void* input);
+CUtensorMap input_map(const ConvGeometry& geometry, Operand operand, const Halo& halo, const void* input,
+                      int pitch = 0);
 
 /// Boxes of 128 bytes of channels, of bytes 64, by `pixels` pixels, which lie `pitch` elements apart. Throws Error if
 /// the driver refuses.

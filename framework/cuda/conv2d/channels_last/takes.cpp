@@ -12,11 +12,17 @@ namespace {
 /// Whether the channels of a pixel lie side by side. A map of one pixel is stored alike in both layouts.
 bool channels_last(Layout layout, std::int64_t pixels) { return layout == Layout::nhwc || pixels == 1; }
 
-/// The output may be a slice of channels that TMA can store to.
+/// Input, in 16 bits, and output may be slices of channels that TMA can copy; what is added lies as the output does.
 bool slices_fit(const Preparation& p) {
-  if (!p.has_slices()) return true;
-  return p.inputs.size() == 1 && !p.input().is_slice() && p.output().format.layout == Layout::nhwc &&
-         p.output().alignment % 16 == 0 && p.output().channels < max_pixels;
+  const auto fits = [](const View& view) {
+    const std::size_t size = size_of(view.format.dtype);
+    return view.format.layout == Layout::nhwc && view.alignment % 16 == 0 && view.channels < max_pixels &&
+           static_cast<std::size_t>(view.channels) * size % 16 == 0;
+  };
+  const View &input = p.input(), &output = p.output();
+  if (input.is_slice() && (size_of(input.format.dtype) != 2 || !fits(input))) return false;
+  if (output.is_slice() && (p.inputs.size() != 1 || !fits(output))) return false;
+  return p.inputs.size() == 1 || !p.inputs[1].is_slice();
 }
 
 bool formats_fit(const ConvGeometry& g, const Preparation& p) {

@@ -178,7 +178,7 @@ std::unique_ptr<Operator> prepare(const BottleneckProblem& problem, const Prepar
   const int blocks = std::min(args.tiles, p.device.multiprocessors);
   args.weight = constants.add(pack(problem, args, tile.blocks));
   const auto fill = [&](channels_last::Arguments& of, const ConvProblem& layer) {
-    of.geometry = layer.geometry;
+    of.geometry = layer.geometry, of.in_pitch = layer.geometry.in_channels;
     of.bias = constants.add(padded_biases(layer.bias, layer.geometry.out_channels));
     of.finish = finish_of(layer.epilogue, DType::f16);
   };
