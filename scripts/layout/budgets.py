@@ -10,7 +10,7 @@ import re
 EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_292,  # names of C++ in messages become those of the interface
-    "framework/compile": 3_735,  # Maps that are read by one other become part of it; filters of zeros, f16's range
+    "framework/compile": 3_745,  # Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_320,
     "framework/cpu/map": 130,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
@@ -26,7 +26,7 @@ EVERY_BUILD = {
     "framework/cuda/linear": 1_083,
     "framework/cuda/lookup": 866,
     "framework/cuda/map": 2_700,  # the generator's cap
-    "framework/cuda/product": 1_480,  # masks are read early, narrow heads have kernels of their own
+    "framework/cuda/product": 1_520,  # masks are read early and at once, narrow heads have kernels of their own
     "framework/cuda/ptx": 598,
     "framework/cuda/recurrent": 248,  # the same, all steps in a launch
     "framework/cuda/runtime": 1_119,
@@ -35,7 +35,7 @@ EVERY_BUILD = {
     "framework/files": 2_275,
     "framework/graph": 1_580,  # what scores are, inputs with a value; pictures in every form, what exporters note
     "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
-    "framework/kernel/map": 917,  # what a Map is, which problems are Maps, and two of them as one; products of few channels
+    "framework/kernel/map": 980,  # what a Map is, which problems are Maps, and two of them as one, rolls and padding between them
     "framework/kernel": 2_697,  # what of a problem each kernel reads, by construction; recurrent layers
     "framework/layers": 1_402,
     "framework/module": 459,
@@ -51,12 +51,12 @@ LEFT_OUT = {
     "framework/onnx": 2_277,  # ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 946,
 }
-TESTS = {"tests": 32_350, "tests/cuda/map": 1_240}  # linear attention, odd filters, few channels; Maps of every type
+TESTS = {"tests": 32_380, "tests/cuda/map": 1_260}  # linear attention, odd filters, few channels; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
-# 290 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
+# 340 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
 # 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 95 of what ONNX Runtime fuses.
-TABLES = ((EVERY_BUILD, 58_235), (LEFT_OUT, 4_410), (TESTS, 33_925))
+TABLES = ((EVERY_BUILD, 58_410), (LEFT_OUT, 4_410), (TESTS, 33_975))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

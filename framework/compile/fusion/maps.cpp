@@ -15,13 +15,17 @@ namespace {
 constexpr std::size_t most_arrays = 8, most_nodes = 64;
 constexpr std::int64_t few_points = 4;   // a reduction of so many is functions
 constexpr std::int64_t small_part = 16;  // one load's share of another's elements
-constexpr std::size_t cheap_nodes = 8;   // to be computed again by each who reads them
+constexpr std::size_t cheap_nodes = 12;  // to be computed again by each who reads them
 constexpr int gone = 1 << 20;            // the number of the array that goes
 
 /// How often a view's elements are read.
 std::int64_t repeats_of(const MapProblem& map, const MapView& view) {
   std::int64_t repeats = 1;
-  for (std::size_t a = 0; a < map.extents.size(); ++a) repeats *= view.strides[a] == 0 ? map.extents[a] : 1;
+  for (std::size_t a = 0; a < map.extents.size(); ++a) {
+    const bool steps = view.strides[a] != 0 ||
+                       std::ranges::any_of(view.tables, [a](const auto& table) { return table.strides[a] != 0; });
+    repeats *= steps ? 1 : map.extents[a];
+  }
   return repeats;
 }
 
@@ -43,7 +47,7 @@ bool lies_alike(const MapProblem& map) {
   for (const MapView& view : map.loads) largest = std::max(largest, volume_of(map, view));
   std::vector<int> axes;
   const auto add = [&](const MapView& view) {
-    if (volume_of(map, view) * small_part < largest) return;
+    if (volume_of(map, view) * small_part <= largest) return;
     const int axis = dense_axis(map, view);
     if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
   };
@@ -179,8 +183,11 @@ class Joining : Dataflow {
     return map.reduced == 0 && map.nodes.size() <= cheap_nodes && read <= bytes + bytes / small_part;
   }
 
-  /// Each element of what is between them is computed once, or only moved, or little is computed and cheaply.
+  /// Each element of what is between them is computed once, or only moved, or little is computed and cheaply; and no
+  /// thread reduces at several places, of which others would reduce one each.
   static bool pays(const std::vector<MapProblem>& first, const MapProblem& second) {
+    const auto places = std::ranges::count(second.loads, gone, &MapView::array);
+    if (first[0].reduced != 0 && places > 1) return false;
     for (const MapView& view : second.loads) {
       if (view.array != gone) continue;
       const std::int64_t again = repeats_of(second, view);

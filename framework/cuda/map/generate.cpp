@@ -9,8 +9,11 @@ namespace lamina::cuda {
 MapKernel Generator::write(std::string_view name) {
   count();
   find_points();
-  if (architecture_ >= 90) t_.line("griddepcontrol.launch_dependents"), t_.line("griddepcontrol.wait");
+  const bool overlaps = architecture_ >= 90;
+  if (overlaps) t_.line("griddepcontrol.launch_dependents");
   find_bases();
+  if (s_.early) fetch_parameters();
+  if (overlaps) t_.line("griddepcontrol.wait");
   if (s_.staged >= 0) stage();
   for (const std::vector<int>& reductions : passes()) pass(reductions);
   if (s_.parts > 1) {

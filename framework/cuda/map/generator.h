@@ -81,6 +81,8 @@ class Generator {
   void find_bases();
   /// The address of a view's element at the kept coordinates; of a staged one without that along `vector`.
   std::string base(const MapView& view, int parameter, bool staged);
+  /// Whether each place of a view's tables is there, and the same for all that a thread has: it is part of the base.
+  bool has_place(const MapView& view) const;
   std::string pointer(int parameter);
 
   // steps.cpp
@@ -94,6 +96,8 @@ class Generator {
   void forget();
   /// What a thread's steps have in common, before they begin.
   void prepare(int node);
+  /// Loads of parameters, but for those of a loop.
+  void fetch_parameters();
   /// All loads before anything waits for one.
   void fetch(const std::vector<int>& wanted);
   /// A loop around what body() writes.
@@ -105,8 +109,6 @@ class Generator {
   void walk(const std::vector<int>& wanted, F&& body);
 
   // square.cpp
-  /// Bytes from one element along `vector` to the next in shared memory: another bank.
-  std::int64_t pitch(const MapView& view) const;
   /// Brings the block's squares of staged loads into shared memory, [vector][staged].
   void stage();
   /// A thread's own elements of a square.

@@ -22,7 +22,6 @@ constexpr std::size_t most_pointers = 32;  // of a kernel
 // What is worth compiling a kernel for, measured beside the kernels that are there. Of reductions, for which bits
 // depend on the kernel, it depends on the extents of one image alone.
 constexpr std::int64_t least_bytes = 1 << 16;
-constexpr std::int64_t short_row = 192;
 // Where blocks cannot share what is reduced, because points wait for it.
 constexpr std::int64_t longest_row = 8192, longest_column = 1024;
 
@@ -108,10 +107,7 @@ bool pays_map(const std::optional<MapProblem>& problem, const Preparation& p) {
   for (const MapView& view : map.loads) look(view);
   for (const auto& store : map.stores) look(store.view);
   const std::int64_t counted = map.reduced == 0 ? bytes : 2 * largest / std::max<std::int64_t>(p.images, 1);
-  const std::int64_t least = how.name != "rows" || how.parts > 1 ? least_bytes
-                             : reduced_points(map) <= short_row  ? 2 * least_bytes
-                                                                 : 8 * least_bytes;
-  return lies_well && counted >= least && fits_blocks(planned) && driver_compiles(index(p));
+  return lies_well && counted >= least_bytes && fits_blocks(planned) && driver_compiles(index(p));
 }
 
 std::unique_ptr<Operator> prepare_map(const MapProblem& problem, const Preparation& p) {

@@ -2,6 +2,8 @@
 
 #include "lamina/cuda/map/generator.h"
 
+#include <algorithm>
+
 #include "lamina/base/math.h"
 
 namespace lamina::cuda {
@@ -105,16 +107,27 @@ void Generator::find_place_in_tile() {
 }
 
 void Generator::find_bases() {
-  for (std::size_t i = 0; i < p_.loads.size(); ++i)
-    load_bases_.push_back(base(p_.loads[i], p_.loads[i].array, is_staged(p_.loads[i], s_)));
-  for (const auto& store : p_.stores)
-    store_bases_.push_back(base(store.view, kernel_.inputs + store.view.array, false));
   for (const MapView& view : p_.loads) {
     for (const MapView::Table& table : view.tables) {
       tables_[&table] = pointer(kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size()));
       kernel_.tables.push_back(&table);
     }
   }
+  for (std::size_t i = 0; i < p_.loads.size(); ++i)
+    load_bases_.push_back(base(p_.loads[i], p_.loads[i].array, is_staged(p_.loads[i], s_)));
+  for (const auto& store : p_.stores)
+    store_bases_.push_back(base(store.view, kernel_.inputs + store.view.array, false));
+}
+
+bool Generator::has_place(const MapView& view) const {
+  const auto is_there = [&](const MapView::Table& table) {
+    for (std::size_t a = 0; a < table.strides.size(); ++a) {
+      const bool walked = ((walked_ >> a) & 1u) != 0 || static_cast<int>(a) == s_.vector;
+      if (walked && table.strides[a] != 0) return false;
+    }
+    return *std::min_element(table.entries->begin(), table.entries->end()) >= 0;
+  };
+  return view.guards.empty() && std::all_of(view.tables.begin(), view.tables.end(), is_there);
 }
 
 std::string Generator::pointer(int parameter) {
@@ -130,6 +143,13 @@ std::string Generator::base(const MapView& view, int parameter, bool staged) {
     const bool tiled = staged && static_cast<int>(axis) == s_.vector;
     if (static_cast<int>(axis) != s_.repeated && static_cast<int>(axis) != s_.staged && !tiled)
       address = t_.advanced(address, coordinates_[axis].reg, view.strides[axis] * size);
+  }
+  if (view.is_dense() || !has_place(view)) return address;
+  for (const MapView::Table& table : view.tables) {
+    const std::string entry = t_.fresh(Bank::b32);
+    const std::string from = t_.advanced(tables_.at(&table), sum_of(table.strides, table.offset, -1, 0), 4);
+    t_.line("ld.global.nc.s32", entry, "[" + from + "]");
+    address = t_.advanced(address, entry, size);
   }
   return address;
 }

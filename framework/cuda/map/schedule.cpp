@@ -9,10 +9,12 @@ namespace lamina::cuda {
 namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
-constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
-constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
-constexpr std::int64_t few_packs = 128;     // of a multiprocessor
-constexpr std::int64_t least_of_part = 32;  // elements of each column: what a part knows is written and read in f32
+constexpr std::int64_t in_flight = 4;      // steps of a thread that stand in the text one after the other
+constexpr std::int64_t least_beside = 16;  // packs of neighbouring threads, or rows of memory are read in pieces
+constexpr std::int64_t few_packs = 128;    // of a multiprocessor
+constexpr std::int64_t few_threads = 512;  // of a multiprocessor: all find room at once, whatever registers they need
+constexpr std::int64_t most_shared = 48 << 10;  // bytes that a block of any GPU has
+constexpr std::int64_t least_of_part = 32;      // elements of each column: what a part knows is written and read in f32
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
@@ -132,9 +134,20 @@ bool turn(const MapProblem& problem, const Views& views, MapSchedule& result) {
     result.staged = -1;
     return false;
   }
-  result.name = "turn";
   result.vector = vector;
-  result.tile = widest <= 2 ? 64 : widest == 4 ? 32 : 16;
+  constexpr int smallest = 16;
+  result.tile = widest <= 2 ? 64 : widest == 4 ? 32 : smallest;
+  const auto bytes = [&] {
+    std::int64_t all = 0;
+    for (const MapView& view : problem.loads) all += is_staged(view, result) ? result.tile * pitch_of(view, result) : 0;
+    return all;
+  };
+  while (result.tile > smallest && bytes() > most_shared) result.tile /= 2;
+  if (bytes() > most_shared) {
+    result = {.name = result.name};
+    return false;
+  }
+  result.name = "turn";
   result.pack = pack_along(problem, views, vector);
   result.pieces = result.steps = std::max<std::int64_t>(1, result.tile * (result.tile / result.pack) / block);
   result.threads = static_cast<int>(std::min<std::int64_t>(block, result.tile * (result.tile / result.pack)));
@@ -172,6 +185,11 @@ bool interleave(const MapProblem& problem, const Views& views, MapSchedule& resu
 bool is_staged(const MapView& view, const MapSchedule& schedule) {
   return schedule.staged >= 0 && view.is_dense() && view.strides[static_cast<std::size_t>(schedule.staged)] == 1 &&
          view.strides[static_cast<std::size_t>(schedule.vector)] > 1;
+}
+
+std::int64_t pitch_of(const MapView& view, const MapSchedule& schedule) {
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  return schedule.tile * size + std::max<std::int64_t>(size, 4);
 }
 
 bool is_interleaved(const MapView& view, const MapSchedule& schedule) {
@@ -226,6 +244,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     while (turns > 1 && kept / turns < 8 * block * processors) turns /= 2;
     turns = std::min(turns, problem.extents[static_cast<std::size_t>(axis)]);
     if (turns > 1) result.repeated = axis, result.steps = turns;
+    result.early = kept / turns <= few_threads * processors;
     return result;
   }
   std::int64_t enough = 0;  // of a part
@@ -247,6 +266,11 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     result.steps = detail::ceil_div(result.steps, in_flight) * in_flight;
   }
   result.parts = detail::ceil_div(reduced, result.steps * result.lanes);
+  const std::int64_t all = kept * result.lanes;
+  result.early = all * result.parts <= few_threads * processors;
+  // Small blocks reach more multiprocessors.
+  const std::int64_t least = std::max(2 * warp, result.lanes);
+  while (of_reduced && result.threads > least && all < result.threads * processors) result.threads /= 2;
   return result;
 }
 

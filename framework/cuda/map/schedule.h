@@ -22,6 +22,7 @@ struct MapSchedule {
   std::int64_t steps = 1;    ///< of a thread, along what is reduced or `repeated`
   std::int64_t pieces = 1;   ///< of those that stand in the text one after the other
   int repeated = -1;         ///< a kept axis of which a thread has `steps` points, for what they have in common
+  bool early = false;        ///< parameters, which are nobody's result, come while the predecessor ends
   bool interleaved = false;  ///< they are all of them, and lie side by side in some arrays, packs apart in others
   /// A kept axis along which some loads lie side by side, while results do along `vector`: a block has a square of
   /// both, `tile` long, and such loads go through its shared memory, `staged_pack` elements at a time.
@@ -39,6 +40,9 @@ MapSchedule schedule(const MapProblem& simplified, const MapAlignment& alignment
 
 /// Whether the schedule brings the view's elements through shared memory.
 bool is_staged(const MapView& view, const MapSchedule& schedule);
+
+/// Bytes from one element along `vector` to the next of a staged view in shared memory: another bank.
+std::int64_t pitch_of(const MapView& view, const MapSchedule& schedule);
 
 /// Whether the view has all points of `repeated` side by side, and those of a thread's pack behind each other.
 bool is_interleaved(const MapView& view, const MapSchedule& schedule);

@@ -6,11 +6,6 @@
 
 namespace lamina::cuda {
 
-std::int64_t Generator::pitch(const MapView& view) const {
-  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-  return s_.tile * size + std::max<std::int64_t>(size, 4);
-}
-
 void Generator::stage() {
   const std::int64_t across = s_.tile / s_.staged_pack, together = s_.threads / across;
   const std::string row = t_.quotient(tid_, across), pack = t_.rest(tid_, row, across);
@@ -28,11 +23,11 @@ void Generator::stage() {
     const MapView& view = p_.loads[i];
     if (!is_staged(view, s_)) continue;
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-    staged_[i] = shared(s_.tile * pitch(view));
+    staged_[i] = shared(s_.tile * pitch_of(view, s_));
     const std::string base = t_.advanced(load_bases_[i], x, size);
     const std::string from = t_.advanced(base, v, view.strides[static_cast<std::size_t>(s_.vector)] * size);
     const std::string memory =
-        t_.let(Bank::b32, "mad.lo.u32", row, pitch(view), t_.let(Bank::b32, "mov.u32", "memory"));
+        t_.let(Bank::b32, "mad.lo.u32", row, pitch_of(view, s_), t_.let(Bank::b32, "mov.u32", "memory"));
     const std::string to = t_.let(Bank::b32, "mad.lo.u32", element, size, memory);
     for (std::int64_t k = 0; k < s_.tile; k += together) {
       std::string exists = there;
@@ -44,7 +39,7 @@ void Generator::stage() {
       const std::int64_t bytes = k * view.strides[static_cast<std::size_t>(s_.vector)] * size;
       squares.push_back(
           {elements_.load(view.dtype, from, bytes, s_.staged_pack, std::min(s_.staged_pack, packed), exists), to,
-           staged_[i] + k * pitch(view)});
+           staged_[i] + k * pitch_of(view, s_)});
     }
   }
   for (const Square& square : squares) {
@@ -63,12 +58,12 @@ Words Generator::from_square(std::size_t load, int piece) {
   std::string& at = squares_[load];
   if (at.empty()) {
     const std::string memory =
-        t_.let(Bank::b32, "mad.lo.u32", in_tile_[0], pitch(view), t_.let(Bank::b32, "mov.u32", "memory"));
+        t_.let(Bank::b32, "mad.lo.u32", in_tile_[0], pitch_of(view, s_), t_.let(Bank::b32, "mov.u32", "memory"));
     at = t_.let(Bank::b32, "mad.lo.u32", in_tile_[1], size, memory);
   }
   Words words{{}, static_cast<int>(size)};
   for (int j = 0; j < s_.pack; ++j) {
-    const std::int64_t bytes = staged_[load] + j * pitch(view) + piece * stride_ * size;
+    const std::int64_t bytes = staged_[load] + j * pitch_of(view, s_) + piece * stride_ * size;
     words.registers.push_back(t_.let(size == 8 ? Bank::b64 : Bank::b32,
                                      "ld.shared." + std::string(size < 4 ? "u" : "b") + std::to_string(8 * size),
                                      "[" + at + "+" + std::to_string(bytes) + "]"));

@@ -89,6 +89,20 @@ void Generator::prepare(int i) {
   }
 }
 
+void Generator::fetch_parameters() {
+  const auto first = static_cast<std::size_t>(kernel_.inputs) - p_.parameters.size();
+  const bool all_steps = !walk_.empty() && s_.pieces == s_.steps;
+  if (all_steps) set_pieces(start_);
+  for (int i = 0; i < static_cast<int>(p_.nodes.size()); ++i) {
+    if (node(i).kind != MapNode::Kind::load || static_cast<std::size_t>(load_of(i).array) < first) continue;
+    if (!along_piece(i)) {
+      load(i, -1);
+    } else if (all_steps) {
+      for (int u = 0; u < static_cast<int>(s_.pieces); ++u) load(i, u);
+    }
+  }
+}
+
 void Generator::fetch(const std::vector<int>& wanted) {
   std::vector<bool> needed(p_.nodes.size());
   for (const int i : wanted) needed[static_cast<std::size_t>(i)] = true;

@@ -5,6 +5,7 @@
 #include "lamina/kernel/map/compose.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "lamina/kernel/map/axes.h"
 
@@ -15,14 +16,30 @@ constexpr std::size_t most_axes = 8;
 
 /// A writer's axes, for a load of the reader: the reader's axis or -1, and the coordinate where that is 0.
 struct Meeting {
+  /// Of the load, whose entries are coordinates of one of the writer's axes times its stride.
+  struct Table {
+    std::size_t axis;
+    const MapView::Table* table;
+  };
   std::vector<int> axis;
   MapAxes first;
+  std::vector<Table> tables = {};
 };
 
 bool is_move(const MapProblem& problem) {
   return !is_float(problem.compute) && std::all_of(problem.nodes.begin(), problem.nodes.end(), [](const MapNode& node) {
     return node.kind == MapNode::Kind::load;
-  }) && std::all_of(problem.loads.begin(), problem.loads.end(), [](const MapView& view) { return view.fill == 0; });
+  });
+}
+
+/// The number that a word of a type stands for.
+double number_of(double word, DType dtype) {
+  const auto bits = static_cast<std::uint32_t>(word);
+  switch (dtype) {
+    case DType::f16: return to_float(half{static_cast<std::uint16_t>(bits)});
+    case DType::bf16: return to_float(bfloat16{static_cast<std::uint16_t>(bits)});
+    default: return std::bit_cast<float>(bits);
+  }
 }
 
 /// A move of words of that size is one of such floats.
@@ -32,6 +49,7 @@ bool become_floats(MapProblem& move, DType dtype) {
   for (MapView& view : move.loads) {
     if (!fits(view)) return false;
     view.dtype = dtype;
+    view.fill = number_of(view.fill, dtype);
   }
   for (MapProblem::Store& store : move.stores) {
     if (!fits(store.view)) return false;
@@ -107,6 +125,20 @@ std::optional<Meeting> meet(const MapProblem& writer, const MapProblem& reader, 
       return std::nullopt;
     result.axis[b] = static_cast<int>(a);
   }
+  MapAxes reached = result.first;  // by all tables of an axis together
+  for (const MapView::Table& table : from.tables) {
+    const auto [least, most] = std::minmax_element(table.entries->begin(), table.entries->end());
+    const auto follows = [&](std::size_t b) {
+      const std::int64_t stride = to.strides[b];
+      return stride > 0 && result.axis[b] < 0 && !writer.reduces(b) &&
+             reached[b] + *most / stride < writer.extents[b] &&
+             std::all_of(table.entries->begin(), table.entries->end(), [&](auto entry) { return entry % stride == 0; });
+    };
+    const auto b = std::find_if(order.begin(), order.end(), follows);
+    if (*least < 0 || b == order.end()) return std::nullopt;
+    reached[*b] += *most / to.strides[*b];
+    result.tables.push_back({*b, &table});
+  }
   return result;
 }
 
@@ -122,7 +154,7 @@ class Composition {
     unsigned reduced = 0;
     std::vector<int> axis = meeting.axis;
     for (std::size_t b = 0; b < axis.size(); ++b) {
-      if (!writer.reduces(b)) continue;
+      if (!writer.reduces(b) || writer.extents[b] == 1) continue;
       if (writer.stores[0].view.strides[b] == 0) {  // an axis of the sum's own
         if (reader_.reduced != 0) return false;
         axis[b] = own_axis(b, writer.extents[b]);
@@ -149,9 +181,14 @@ class Composition {
       MapView view;
       if (old.kind == MapNode::Kind::load) {
         view = writer.loads[static_cast<std::size_t>(old.view)];
-        view.strides = moved(view.strides, view.offset);
+        if (!meeting.tables.empty() && !view.is_dense()) return false;
+        const MapAxes strides = view.strides;
+        view.strides = moved(strides, view.offset);
         for (auto& guard : view.guards) guard.strides = moved(guard.strides, guard.offset);
         for (auto& table : view.tables) table.strides = moved(table.strides, table.offset);
+        for (const auto& [b, table] : meeting.tables) {
+          if (strides[b] != 0) view.tables.push_back(scaled(*table, strides[b], writer.stores[0].view.strides[b]));
+        }
       }
       nodes.push_back(add(old, nodes, view));
     }
@@ -177,6 +214,15 @@ class Composition {
   }
 
  private:
+  /// A table of places that are `from` apart for those that are `to` apart.
+  static MapView::Table scaled(MapView::Table table, std::int64_t to, std::int64_t from) {
+    if (to == from) return table;
+    auto entries = std::make_shared<std::vector<std::int64_t>>(*table.entries);
+    for (std::int64_t& entry : *entries) entry = entry / from * to;
+    table.entries = std::move(entries);
+    return table;
+  }
+
   int own_axis(std::size_t of, std::int64_t extent) {
     if (own_.size() <= of) own_.resize(of + 1, -1);
     if (own_[of] < 0 || result_.extents[static_cast<std::size_t>(own_[of])] != extent) {
@@ -210,15 +256,6 @@ class Composition {
 
 }  // namespace
 
-void split_axis(MapProblem& problem, std::size_t axis, std::int64_t inner) {
-  const auto at = static_cast<std::ptrdiff_t>(axis);
-  detail::each_strides(problem, [&](MapAxes& strides) { strides.insert(strides.begin() + at, strides[axis] * inner); });
-  const unsigned below = (1u << axis) - 1, both = problem.reduces(axis) ? 3u << axis : 0u;
-  problem.reduced = (problem.reduced & below) | both | (problem.reduced & ~below & ~(1u << axis)) << 1;
-  problem.extents[axis] /= inner;
-  problem.extents.insert(problem.extents.begin() + at + 1, inner);
-}
-
 std::optional<MapProblem> composed(std::span<const MapProblem> writers, const MapProblem& reader, int between) {
   MapProblem to = reader;
   std::vector<MapProblem> from(writers.begin(), writers.end());
@@ -229,7 +266,7 @@ std::optional<MapProblem> composed(std::span<const MapProblem> writers, const Ma
   std::vector<std::size_t> met(to.loads.size());
   for (std::size_t l = 0, settled = 0; settled < to.loads.size(); l = (l + 1) % to.loads.size(), ++settled) {
     if (to.loads[l].array != between) continue;
-    if (!to.loads[l].is_dense()) return std::nullopt;
+    if (!to.loads[l].guards.empty()) return std::nullopt;
     bool found = false;
     for (std::size_t w = 0; w < from.size() && !found; ++w) {
       MapProblem writer = from[w], finer = to;

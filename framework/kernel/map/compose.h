@@ -13,8 +13,9 @@ namespace lamina {
 /// reader; there are several where an array is put together of parts. Their other arrays have the same numbers in all
 /// of them. Roundings to the array's type, of floats, are left out.
 ///
-/// Nothing where a load of the reader has padding or tables, or takes elements in another order than an affine one of
-/// the writers' axes; where both reduce something along different axes; or where numbers would be of other types.
+/// Nothing where a load of the reader has padding, or takes elements in another order than an affine one of the
+/// writers' axes, or one of a table along each of them; where both reduce something along different axes; or where
+/// numbers would be of other types.
 std::optional<MapProblem> composed(std::span<const MapProblem> writers, const MapProblem& reader, int between);
 
 /// The same Map without a reduction: functions of the elements that it was of, in their order, if they are `most` at

@@ -2,6 +2,7 @@
 
 #include "lamina/kernel/map/map_of.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "lamina/kernel/map/compose.h"
@@ -52,6 +53,22 @@ bool leave_gaps(MapProblem& map, std::int64_t row, std::int64_t pitch) {
   }
   for (std::int64_t& stride : map.stores[0].view.strides) stride = stride >= row ? stride / row * pitch : stride;
   return map.extents.size() <= 8;
+}
+
+/// Places a stride apart, which padding, -1, may go before and come after.
+struct PaddedSteps {
+  std::int64_t first, count, place, stride;
+};
+std::optional<PaddedSteps> padded_steps(const std::vector<std::int64_t>& places) {
+  const auto is_there = [](std::int64_t place) { return place >= 0; };
+  const auto begin = std::ranges::find_if(places, is_there);
+  const auto end = std::find_if_not(begin, places.end(), is_there);
+  if (end - begin < 2 || std::any_of(end, places.end(), is_there)) return std::nullopt;
+  const std::int64_t stride = begin[1] - begin[0];
+  for (auto place = begin + 1; place != end; ++place) {
+    if (place[0] - place[-1] != stride) return std::nullopt;
+  }
+  return PaddedSteps{begin - places.begin(), end - begin, *begin, stride};
 }
 
 }  // namespace
@@ -129,6 +146,11 @@ std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& 
     if (axis.offsets.empty()) continue;
     MapAxes along(rank);
     along[a] = 1;
+    if (const auto steps = padded_steps(axis.offsets)) {
+      from.strides[a] = steps->stride, from.offset += steps->place - steps->first * steps->stride;
+      from.guards.push_back({along, -steps->first, steps->count});
+      continue;
+    }
     from.tables.push_back({along, 0, std::make_shared<const std::vector<std::int64_t>>(axis.offsets)});
   }
   map.store(plan.outside ? map.number(from.fill) : map.load(from), to);

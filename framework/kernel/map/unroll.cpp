@@ -1,7 +1,8 @@
-// Short reductions as functions of loads.
+// The same Map over other axes: short reductions as functions of loads, an axis as two.
 
 #include <algorithm>
 
+#include "lamina/kernel/map/axes.h"
 #include "lamina/kernel/map/compose.h"
 
 namespace lamina {
@@ -62,6 +63,15 @@ MapProblem unrolled(const MapProblem& problem, std::int64_t most) {
     if (problem.reduces(a)) result.extents[a] = 1;
   }
   return simplified(result);
+}
+
+void split_axis(MapProblem& problem, std::size_t axis, std::int64_t inner) {
+  const auto at = static_cast<std::ptrdiff_t>(axis);
+  detail::each_strides(problem, [&](MapAxes& strides) { strides.insert(strides.begin() + at, strides[axis] * inner); });
+  const unsigned below = (1u << axis) - 1, both = problem.reduces(axis) ? 3u << axis : 0u;
+  problem.reduced = (problem.reduced & below) | both | (problem.reduced & ~below & ~(1u << axis)) << 1;
+  problem.extents[axis] /= inner;
+  problem.extents.insert(problem.extents.begin() + at + 1, inner);
 }
 
 }  // namespace lamina

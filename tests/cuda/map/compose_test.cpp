@@ -55,6 +55,17 @@ class Pair {
     for (std::size_t a = 0; a < order.size(); ++a)
       turned.extents[a] = reader.extents[order[a]], along.strides[a] = from.strides[order[a]];
     reader = turned;
+    // Any order of what is read along an axis: rolls, flips.
+    for (std::size_t a = 0; a < order.size(); ++a) {
+      if (!one_of(5)) continue;
+      auto places = std::make_shared<std::vector<std::int64_t>>();
+      for (const std::size_t i : order_of(static_cast<std::size_t>(reader.extents[a]))) {
+        places->push_back(static_cast<std::int64_t>(i) * along.strides[a]);
+      }
+      MapAxes steps(order.size());
+      steps[a] = 1, along.strides[a] = 0;
+      along.tables.push_back({steps, 0, places});
+    }
     if (!order.empty() && one_of(3)) reader.reduced = 1u << up_to(static_cast<int>(order.size()) - 1);
     int y = reader.function(Pointwise::mul, reader.load(along), reader.load(any_view(reader, 3)));
     if (reader.reduced != 0) y = reader.reduce(MapReduction::sum, y);

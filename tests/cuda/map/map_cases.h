@@ -92,6 +92,14 @@ inline std::vector<MapCase> map_cases(DType d) {
               y = m.load({2, d, 0, {96 * 200, 200, 1}});
     m.store(m.function(P::relu, m.function(P::add, m.function(P::add, x, b), y)), {0, d, 0, {96 * 200, 200, 1}});
   });
+  add("turn of windows", {2, 64, 80}, 0, [&](MapProblem& m) {  // squares of all of them have not room side by side
+    int sum = -1;
+    for (std::int64_t tap = 0; tap < 10; ++tap) {
+      const int x = m.load({0, d, 64 * tap, {64 * 90, 1, 64}});
+      sum = tap == 0 ? x : m.function(P::add, sum, x);
+    }
+    m.store(sum, {0, d, 0, {64 * 80, 80, 1}});
+  });
   add("turn of two types", {2, 33, 57}, 0, [&](MapProblem& m) {
     const int x = m.load({0, d, 0, {33 * 57, 1, 33}}), b = m.load({1, DType::u8, 0, {33 * 57, 1, 33}});
     m.store(m.function(P::add, x, b), {0, DType::f32, 0, {33 * 57, 57, 1}});

@@ -23,7 +23,9 @@ class Block {
         threads_(static_cast<std::size_t>(kernel.threads)),
         registers_(threads_ * static_cast<std::size_t>(program.registers), 0xDEADBEEFDEADBEEF),
         at_(threads_),
-        shared_(program.shared_bytes + 16) {}
+        shared_(program.shared_bytes + 16) {
+    if (program.shared_bytes > 48 << 10) fail("more shared memory than a block has: ", program.shared_bytes);
+  }
 
   void run() {
     while (true) {
