@@ -9,11 +9,11 @@ namespace lamina::python {
 namespace {
 
 std::atomic<bool> ending = false;
-std::thread::id last;            // the thread that ends the interpreter
+std::thread::id last_thread;     // which ends the interpreter
 std::atomic<int> returning = 0;  // threads that are asking for the GIL
 
 void end() {
-  last = std::this_thread::get_id();
+  last_thread = std::this_thread::get_id();
   ending = true;
   // Those that asked before are let in; none asks after.
   while (returning > 0) {
@@ -29,7 +29,7 @@ WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) {}
 
 WithoutGil::~WithoutGil() {
   ++returning;
-  if (ending && std::this_thread::get_id() != last) {
+  if (ending && std::this_thread::get_id() != last_thread) {
     --returning;
     while (true) (void)pause();
   }
