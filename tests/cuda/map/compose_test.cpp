@@ -20,7 +20,14 @@ class Pair {
     for (int a = 0; a < rank; ++a) writer.extents.push_back(lengths[up_to(4)]);
     if (one_of(3)) writer.reduced = 1u << up_to(rank - 1);
     const bool keeps = one_of(2);  // stores at every point
-    int x = writer.load(any_view(writer, 0));
+    MapView first = any_view(writer, 0);
+    if (one_of(4)) {  // padding on both sides of an axis
+      const auto axis = static_cast<std::size_t>(up_to(rank - 1));
+      MapAxes along(writer.extents.size());
+      along[axis] = 1;
+      first.guards.push_back({along, -1, writer.extents[axis] - 1}), first.fill = 3;
+    }
+    int x = writer.load(first);
     x = writer.function(Pointwise::add, x, writer.load(any_view(writer, 1)));
     if (writer.reduced != 0) {
       const int sum = writer.reduce(one_of(2) ? MapReduction::sum : MapReduction::max, x);

@@ -100,8 +100,14 @@ TEST(MapOf, FunctionsAndMoves) {
   for (const DType dtype : {DType::f32, DType::f16, DType::u8, DType::boolean, DType::f64, DType::i64}) {
     const Tensor moved = draw_any({6, 40, 24}, 12, dtype);
     expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {24, 1}, {40, 24}}}, {moved}, {6, 24, 40}, dtype);
-    expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {5, 0, {-1, 24, 0, 48, -1}}, {24, 1}}, .fill = 1}, {moved},
-                  {6, 5, 24}, dtype);
+    for (const std::vector<std::int64_t>& places :  // what is no table is a guard
+         {std::vector<std::int64_t>{-1, 24, 0, 48, -1},
+          {-1, 24, 48, 72, -1},
+          {-1, -1, 72, 48, 24},
+          {24, 48, 72, 96, -1}}) {
+      expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {5, 0, places}, {24, 1}}, .fill = 1}, {moved}, {6, 5, 24},
+                    dtype);
+    }
   }
 }
 
