@@ -46,7 +46,7 @@ struct MapRun {
   MapProblem whole, map;  ///< as it was written, and simplified
   std::vector<Array> inputs, outputs;
 
-  /// `guarded`: elements of input 0 where guards say how many there are.
+  /// `guarded`: elements of input 0 where guards say how many there are; 0: those that the view reaches.
   explicit MapRun(const MapProblem& problem, unsigned seed = 1, std::int64_t guarded = 0)
       : whole(problem), map(simplified(problem)) {
     validate(whole);
@@ -55,7 +55,8 @@ struct MapRun {
       const auto at = static_cast<std::size_t>(view.array);
       if (arrays.size() <= at) arrays.resize(at + 1);
       arrays[at].dtype = view.dtype;
-      arrays[at].count = std::max(arrays[at].count, view.guards.empty() ? reach_of(map, view) : guarded);
+      arrays[at].count =
+          std::max(arrays[at].count, view.guards.empty() || guarded == 0 ? reach_of(map, view) : guarded);
     };
     for (const MapView& view : map.loads) add(inputs, view);
     for (const auto& store : map.stores) add(outputs, store.view);
