@@ -24,7 +24,7 @@ MapKernel Generator::write(std::string_view name) {
   kernel_.threads = s_.threads;
   kernel_.parts = s_.parts;
   const int arrays = kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size());
-  kernel_.text = t_.entry(name, arrays + (s_.parts > 1 ? 2 : 0), s_.threads, shared_);
+  kernel_.text = t_.entry(name, arrays + (s_.parts > 1 ? 2 : 0), s_.threads, shared_bytes_);
   kernel_.called = called_;
   kernel_.lines = t_.lines();
   return std::move(kernel_);

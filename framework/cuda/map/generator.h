@@ -180,7 +180,7 @@ class Generator {
   std::map<std::array<int, 3>, std::string> values_;  // by node, piece and element; -1: it does not depend on that
   std::map<std::array<int, 2>, Loaded> words_;        // by node and piece
   std::map<std::string, std::string> places_, scaled_;
-  std::int64_t shared_ = 0;
+  std::int64_t shared_ = 0, shared_bytes_ = 0;  // in use, and at most
 };
 
 template <class F>

@@ -174,8 +174,13 @@ void Generator::meet_blocks() {
 }
 
 std::int64_t Generator::shared(std::int64_t bytes) {
-  const std::int64_t at = detail::round_up<std::int64_t>(shared_, 16);
+  std::int64_t at = detail::round_up<std::int64_t>(shared_, 16);
+  if (at + bytes > most_shared) {  // from the beginning again, when everybody is done with what is there
+    t_.line("bar.sync", 0);
+    at = 0;
+  }
   shared_ = at + bytes;
+  shared_bytes_ = std::max(shared_bytes_, shared_);
   return at;
 }
 

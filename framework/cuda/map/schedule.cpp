@@ -9,12 +9,11 @@ namespace lamina::cuda {
 namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
-constexpr std::int64_t in_flight = 4;      // steps of a thread that stand in the text one after the other
-constexpr std::int64_t least_beside = 16;  // packs of neighbouring threads, or rows of memory are read in pieces
-constexpr std::int64_t few_packs = 128;    // of a multiprocessor
-constexpr std::int64_t few_threads = 512;  // of a multiprocessor: all find room at once, whatever registers they need
-constexpr std::int64_t most_shared = 48 << 10;  // bytes that a block of any GPU has
-constexpr std::int64_t least_of_part = 32;      // elements of each column: what a part knows is written and read in f32
+constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
+constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
+constexpr std::int64_t few_packs = 128;     // of a multiprocessor
+constexpr std::int64_t few_threads = 512;   // of a multiprocessor: all find room at once, whatever registers they need
+constexpr std::int64_t least_of_part = 32;  // elements of each column: what a part knows is written and read in f32
 
 std::int64_t power_of_two_from(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1))));
