@@ -35,19 +35,19 @@ std::size_t png_length(Bytes stream) {
   return 0;
 }
 
-/// Segments of a mark and a length; behind that of a scan its bits, in which a mark would have a 0 behind its FF.
+/// Segments of a marker and a length; behind that of a scan its bits, in which a marker would have a 0 behind its FF.
 std::size_t jpeg_length(Bytes stream) {
   bool scan = false;
   for (std::size_t at = 2; at + 2 <= stream.size();) {
-    const unsigned char mark = stream[at + 1];
-    if (stream[at] != 0xFF || mark == 0xFF || (scan && (mark == 0 || (mark >= 0xD0 && mark <= 0xD7)))) {
+    const unsigned char marker = stream[at + 1];
+    if (stream[at] != 0xFF || marker == 0xFF || (scan && (marker == 0 || (marker >= 0xD0 && marker <= 0xD7)))) {
       if (!scan && stream[at] != 0xFF) throw Error("standard input: a JPEG picture with bytes between its segments");
       ++at;
       continue;
     }
-    if (mark == 0xD9) return at + 2;
+    if (marker == 0xD9) return at + 2;
     if (at + 4 > stream.size()) return 0;
-    scan = mark == 0xDA;
+    scan = marker == 0xDA;
     at += 2 + (std::size_t{stream[at + 2]} << 8 | stream[at + 3]);
   }
   return 0;
