@@ -45,20 +45,27 @@ struct Build {
   }
 };
 
+/// A step that a plan is to have on a CPU, and on a GPU.
+struct Step {
+  std::string_view on_cpu, on_gpu;
+  Step(const char* on_both) : on_cpu(on_both), on_gpu(on_both) {}
+  Step(const char* cpu, const char* gpu) : on_cpu(cpu), on_gpu(gpu) {}
+};
+
 /// Calls check(what the plan on that device gives, its steps) for each device that is here.
 template <class Check>
-void on_each(const Graph& graph, const Tensor& x, std::string_view step, const Check& check) {
+void on_each(const Graph& graph, const Tensor& x, const Step& step, const Check& check) {
   for (const Device device : devices_here()) {
     const CompileOptions options = {.device = device, .batch = x.shape()[0]};
     const std::string summary = graph.plan_summary(options);
-    EXPECT_NE(summary.find(step), std::string::npos) << summary;
+    EXPECT_NE(summary.find(device.is_cuda() ? step.on_gpu : step.on_cpu), std::string::npos) << summary;
     Plan plan = graph.compile(options);
     check(plan.run(x).to(Device::cpu()), summary);
   }
 }
 
 /// What needs no product has the very bits of its parts on a CPU, and a GPU has them too.
-inline void expect_as_unfused(Build& build, Value y, const Tensor& x, std::string_view step) {
+inline void expect_as_unfused(Build& build, Value y, const Tensor& x, const Step& step) {
   build.graph.output(y);
   Plan parts = build.graph.compile({.batch = 2, .keep_all = true});
   const std::vector<std::int64_t> expected = whole(parts.run(x));

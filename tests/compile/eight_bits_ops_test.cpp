@@ -122,7 +122,8 @@ TEST(EightBitsOf, Moves) {
   const Value b = build.op("Transpose", {a}, {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}});
   const Value c = build.op("Concat", {b, b}, {{"axis", std::int64_t{1}}});
   const Value shape = build.constant(Tensor::from(std::vector<std::int64_t>{2, -1}, {2}));
-  expect_as_unfused(build, build.quantize(build.op("Reshape", {c, shape}), 0.04f, 100, DType::u8), x, "copies");
+  expect_as_unfused(build, build.quantize(build.op("Reshape", {c, shape}), 0.04f, 100, DType::u8), x,
+                    {"copies", "map (map)"});
 }
 
 /// Each part is rounded anew for each whole that it is a part of.

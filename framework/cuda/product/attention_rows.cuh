@@ -80,7 +80,7 @@ __device__ __forceinline__ void each_pair(const detail::AttentionExtents& e, F&&
 inline bool is_countable(const detail::AttentionExtents& e) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   return e.images <= most && e.groups <= most && e.heads <= most && e.length <= most && e.positions <= most &&
-         e.groups > 0 && e.heads / e.groups * e.length <= most && e.mask_images <= most;
+         e.mask_images <= most && (e.groups == 0 || e.heads / e.groups * e.length <= most);
 }
 
 }  // namespace lamina::cuda
