@@ -123,6 +123,35 @@ TEST(Windows, AttentionIsOneOperationUnderAnyShapeOfItsScores) {
   }
 }
 
+/// As SAM's image encoder is exported: heads are images of three-dimensional products, and what is added to scores is
+/// computed of the queries, which others read so; of one mask for each head, and of one for all.
+TEST(Windows, RelativePositionsOfQueriesAreAMask) {
+  for (const bool each : {true, false}) {
+    Builder b;
+    const std::int64_t depth = 4, width = heads * depth;
+    const Value y = b.linear(b.g.input("x", {batch, length, width}), width, 3 * width, 20);
+    const Value parts =
+        b.reshaped(b.transposed(b.reshaped(y, {-1, length, 3, heads, depth}), {2, 0, 3, 1, 4}), {3, -1, length, depth});
+    std::vector<Value> qkv;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      qkv.push_back(
+          b.op("Gather", {parts, b.constant(Tensor::from(std::vector{i}, Shape{}))}, {{"axis", std::int64_t{0}}}));
+    }
+    const Value rows = b.linear(qkv[0], depth, window, 30), columns = b.linear(qkv[0], depth, window, 40);
+    Value mask = b.op("Add", {b.reshaped(rows, {-1, length, window, 1}), b.reshaped(columns, {-1, length, 1, window})});
+    mask = b.reshaped(mask, {-1, length, length});
+    if (!each) mask = b.op("ReduceMax", {mask, b.integers({0})});
+    const Value number = b.constant(Tensor::from(std::vector{0.4f}, Shape{}));
+    Value scores = b.op("MatMul", {b.op("Mul", {qkv[0], number}), b.transposed(qkv[1], {0, 2, 1})});
+    scores = b.op("Add", {scores, mask});
+    const Value mixed = b.op("MatMul", {b.op("Softmax", {scores}, {{"axis", std::int64_t{-1}}}), qkv[2]});
+    b.g.output(
+        b.reshaped(b.transposed(b.reshaped(mixed, {-1, heads, length, depth}), {0, 2, 1, 3}), {-1, length, width}));
+    EXPECT_EQ(std::ranges::count(steps_of(b.g), "attention"), 1) << each;
+    expect_same(b.g, random_tensor({images, length, width}, 1));
+  }
+}
+
 // A mask that is not known, or is not for every image alike, stays what it is.
 TEST(Windows, MasksOfOneImageAloneAreNotRepeated) {
   Builder b;

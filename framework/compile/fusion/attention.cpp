@@ -39,6 +39,7 @@ class Finder : Dataflow {
     std::vector<std::pair<int, Shape>> masks{};   // values that are added to scores of these shapes
     std::int64_t images = 1, heads = 0;           // of the four-dimensional problem
     std::vector<std::pair<int, Shape>> shapes{};  // which values are to have for that
+    std::vector<std::pair<int, Shape>> seen{};    // the same of values that others read, too: a view of each
     std::optional<MoveProblem> turned{};          // how the move that writes k' writes k
   };
 
@@ -151,9 +152,12 @@ class Finder : Dataflow {
       const bool fits = own.rank() == 4 && result.rank() == 4;
       const Shape wanted = fits ? own : Shape{match.images, match.heads, own[-2], own[-1]};
       if (wanted.numel() != own.numel()) return false;
+      if (own != wanted && value != last.output && only_move(value) == nullptr) {
+        match.seen.emplace_back(value, wanted);
+        continue;
+      }
       if (wanted != shape(value) || turned) match.shapes.emplace_back(value, wanted);
-      if (own == wanted) continue;
-      if (value == last.output ? !any_shape_is_read(value) : only_move(value) == nullptr) return false;
+      if (own != wanted && value == last.output && !any_shape_is_read(value)) return false;
     }
     return true;
   }
@@ -203,6 +207,13 @@ class Finder : Dataflow {
       match.mask = first;
       return true;
     }
+    const Shape& mask = shape(first);
+    if (match.masks.size() == 1 && scores.rank() == 3 && mask.rank() == 3) {
+      const bool each = mask[0] == match.images * match.heads;
+      match.mask = first;
+      match.seen.emplace_back(first, Shape{each ? match.images : 1, each ? match.heads : 1, mask[-2], mask[-1]});
+      return each || mask[0] == 1;
+    }
     std::vector<ScoreMask> masks;
     for (const auto& [value, of] : match.masks) {
       const Tensor& known = program_.value(value).constant;
@@ -222,9 +233,19 @@ class Finder : Dataflow {
     return match.turned.has_value();
   }
 
-  /// Gives values the shapes that they have in the problem, and by a second call what they had.
-  void exchange_shapes(Match& match) {
-    for (auto& [value, shape] : match.shapes) std::swap(program_.value(value).shape, shape);
+  /// Gives values these shapes, and by a second call what they had.
+  void exchange(std::vector<std::pair<int, Shape>>& shapes) {
+    for (auto& [value, shape] : shapes) std::swap(program_.value(value).shape, shape);
+  }
+
+  /// The operand under another shape, if it is to have one.
+  int as_seen(int operand, const Match& match, const Operation& last) {
+    const auto seen = std::ranges::find(match.seen, operand, &std::pair<int, Shape>::first);
+    if (seen == match.seen.end()) return operand;
+    Operation view =
+        operation_of(program_.value(operand).name, std::make_shared<Reshape>(seen->second), {operand}, seen->second);
+    view.view = true;
+    return insert(last, std::move(view));
   }
 
   /// Whether there is a kernel for it.
@@ -232,9 +253,9 @@ class Finder : Dataflow {
     for (const int value : {match.q, match.k, match.v, last.output}) {
       if (program_.value(value).format.dtype != DType::f32) return false;
     }
-    exchange_shapes(match);
+    exchange(match.shapes), exchange(match.seen);
     const bool taken = runs(attention(last, match));
-    exchange_shapes(match);
+    exchange(match.shapes), exchange(match.seen);
     return taken;
   }
 
@@ -254,7 +275,9 @@ class Finder : Dataflow {
   }
 
   void put(Operation& last, Match match) {
-    exchange_shapes(match);
+    for (int* const operand : {&match.q, &match.k, &match.v}) *operand = as_seen(*operand, match, last);
+    if (match.mask != none) match.mask = as_seen(match.mask, match, last);
+    exchange(match.shapes);
     for (const auto& [value, before] : match.shapes) {
       if (value == last.output) continue;
       Operation& move = *only_move(value);
