@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/kernel/rules/move/compose.h"
+#include "lamina/layers/views.h"
 
 namespace lamina::detail {
 
@@ -50,6 +51,14 @@ Program::Operation Dataflow::operation_of(const std::string& name, std::shared_p
   op.name = name, op.module = std::move(module), op.inputs = std::move(inputs);
   op.output = new_value(name, shape);
   return op;
+}
+
+bool Dataflow::any_shape_is_read(int value) const {
+  return std::ranges::all_of(readers(value), [&](int reader) {
+    if (reader == none) return false;
+    const Operation& op = operation(reader);
+    return dynamic_cast<const Reshape*>(op.module.get()) != nullptr || problem_of<MoveProblem>(op).has_value();
+  });
 }
 
 std::pair<MoveProblem, int> Dataflow::composed_move(int value, MoveProblem problem) const {

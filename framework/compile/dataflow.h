@@ -83,6 +83,8 @@ class Dataflow {
   /// An operation that computes a new value of that shape; both are called so.
   Operation operation_of(const std::string& name, std::shared_ptr<const Module> module, std::vector<int> inputs,
                          const Shape& shape);
+  /// Whether those that read a value count its elements only.
+  bool any_shape_is_read(int value) const;
   /// A move of a value's elements, as one of what that was moved from, if it was.
   std::pair<MoveProblem, int> composed_move(int value, MoveProblem problem) const;
   /// An operation that does so.

@@ -10,7 +10,7 @@ import re
 EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_292,  # names of C++ in messages become those of the interface
-    "framework/compile": 3_765,  # Maps that are read by one other become part of it; filters of zeros, f16's range
+    "framework/compile": 3_775,  # Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_320,
     "framework/cpu/map": 130,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
@@ -56,7 +56,7 @@ TESTS = {"tests": 32_420, "tests/cuda/map": 1_280}  # linear attention, odd filt
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
 # 360 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
 # 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 95 of what ONNX Runtime fuses.
-TABLES = ((EVERY_BUILD, 58_430), (LEFT_OUT, 4_410), (TESTS, 34_040))
+TABLES = ((EVERY_BUILD, 58_440), (LEFT_OUT, 4_410), (TESTS, 34_040))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

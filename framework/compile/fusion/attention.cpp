@@ -153,12 +153,20 @@ class Finder : Dataflow {
       const Shape wanted = fits ? own : Shape{match.images, match.heads, own[-2], own[-1]};
       if (wanted.numel() != own.numel()) return false;
       if (own != wanted && value != last.output && only_move(value) == nullptr) {
-        match.seen.emplace_back(value, wanted);
+        if (!see(match, value, wanted)) return false;
         continue;
       }
       if (wanted != shape(value) || turned) match.shapes.emplace_back(value, wanted);
       if (own != wanted && value == last.output && !any_shape_is_read(value)) return false;
     }
+    return true;
+  }
+
+  /// Notes the shape under which an operand is read; false if it is read under another one already.
+  static bool see(Match& match, int value, const Shape& as) {
+    const auto found = std::ranges::find(match.seen, value, &std::pair<int, Shape>::first);
+    if (found != match.seen.end()) return found->second == as;
+    match.seen.emplace_back(value, as);
     return true;
   }
 
@@ -189,15 +197,6 @@ class Finder : Dataflow {
     return op != nullptr && !op->view && problem_of<MoveProblem>(*op) ? op : nullptr;
   }
 
-  /// Whether those that read a value count its elements only.
-  bool any_shape_is_read(int value) const {
-    return std::ranges::all_of(readers(value), [&](int reader) {
-      if (reader == none) return false;
-      const Operation& op = operation(reader);
-      return dynamic_cast<const Reshape*>(op.module.get()) != nullptr || problem_of<MoveProblem>(op).has_value();
-    });
-  }
-
   /// One operand for all that is added to the scores: what it is, or the sum of what is known.
   bool take_masks(Match& match) {
     if (match.masks.empty()) return true;
@@ -211,8 +210,8 @@ class Finder : Dataflow {
     if (match.masks.size() == 1 && scores.rank() == 3 && mask.rank() == 3) {
       const bool each = mask[0] == match.images * match.heads;
       match.mask = first;
-      match.seen.emplace_back(first, Shape{each ? match.images : 1, each ? match.heads : 1, mask[-2], mask[-1]});
-      return each || mask[0] == 1;
+      return (each || mask[0] == 1) &&
+             see(match, first, Shape{each ? match.images : 1, each ? match.heads : 1, mask[-2], mask[-1]});
     }
     std::vector<ScoreMask> masks;
     for (const auto& [value, of] : match.masks) {
