@@ -92,8 +92,7 @@ class Runner:
                 (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.tree / name, follow_symlinks=False)
         self.environment = {**os.environ, "LC_ALL": "C.UTF-8", "WAIT": "6000" if long else "200"}
-        self.environment.pop("XDG_DATA_HOME", None)  # where data lie is the page's HOME alone
-        for name in ("PYTHONPATH", "VIRTUAL_ENV", "DISPLAY", "WAYLAND_DISPLAY"):
+        for name in ("PYTHONPATH", "VIRTUAL_ENV", "DISPLAY", "WAYLAND_DISPLAY", "XDG_DATA_HOME"):
             self.environment.pop(name, None)
         if not long:  # in place of what README builds
             (self.tree / "build").mkdir()
