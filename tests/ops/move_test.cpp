@@ -25,5 +25,23 @@ TEST(MoveOps, WhatNegativePadsCutOffIsNotRepeated) {
             "Pad: there is nothing to repeat in input [5] with pads -5 and 1");
 }
 
+// As the standard and ONNX Runtime have it: what goes backwards begins with the axis at the latest. NumPy's is empty
+// there.
+TEST(MoveOps, SlicesBeginAndEndWithTheAxis) {
+  const auto sliced = [](std::int64_t extent, std::int64_t start, std::int64_t end, std::int64_t step) {
+    Tensor x({extent});
+    for (std::int64_t i = 0; i < extent; ++i) x.values<float>()[static_cast<std::size_t>(i)] = static_cast<float>(i);
+    const auto number = [](std::int64_t value) { return Tensor::from(Numbers{value}, {1}); };
+    return doubles(evaluate(Op("Slice"), {x, number(start), number(end), number(0), number(step)}));
+  };
+  EXPECT_EQ(sliced(4, -9, -1000, -1), Row{0});
+  EXPECT_EQ(sliced(1, -5, -1000, -2), Row{0});
+  EXPECT_EQ(sliced(4, -1, -1000, -1), (Row{3, 2, 1, 0}));
+  EXPECT_EQ(sliced(4, 1000, 1, -2), Row{3});
+  EXPECT_EQ(sliced(4, -9, 9, 3), (Row{0, 3}));
+  EXPECT_EQ(sliced(4, 9, 1000, 1), Row{});
+  EXPECT_EQ(sliced(0, -1, -1000, -1), Row{});
+}
+
 }  // namespace
 }  // namespace lamina::test

@@ -29,14 +29,15 @@ int transpose(Expansion& e) {
   return e.permute(e.input(0), order);
 }
 
-/// Where ONNX's and NumPy's slices begin and end: bounds beyond the axis are its ends.
+/// Where ONNX's slices begin and end: bounds beyond the axis are its ends. NumPy's are the same, but that one which goes
+/// backwards from before the first element has that element here, and none there.
 Extents slice_places(Expansion& e, std::int64_t extent, std::int64_t start, std::int64_t end, std::int64_t step) {
   if (step == 0 || step == std::numeric_limits<std::int64_t>::min()) e.refuse("expected a step other than ", step);
-  const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
-  const auto bound = [&](std::int64_t place) {
+  const std::int64_t high = step > 0 ? extent : extent - 1;
+  const auto bound = [&](std::int64_t place, std::int64_t low) {
     return std::clamp(place < 0 ? (place < -extent ? low : place + extent) : place, low, high);
   };
-  start = bound(start), end = bound(end);
+  start = bound(start, std::min<std::int64_t>(0, high)), end = bound(end, step > 0 ? 0 : -1);
   const std::int64_t distance = step > 0 ? end - start : start - end;
   const std::int64_t pace = step > 0 ? step : -step;
   if (distance / pace >= longest_list) e.refuse("a part of ", distance / pace, " elements is too long");
