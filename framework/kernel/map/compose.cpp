@@ -127,16 +127,16 @@ std::optional<Meeting> meet(const MapProblem& writer, const MapProblem& reader, 
   }
   MapAxes reached = result.first;  // by all tables of an axis together
   for (const MapView::Table& table : from.tables) {
-    const auto [least, most] = std::minmax_element(table.entries->begin(), table.entries->end());
+    const auto ends = std::minmax_element(table.entries->begin(), table.entries->end());
+    const std::int64_t least = *ends.first, most = *ends.second;
     const auto follows = [&](std::size_t b) {
       const std::int64_t stride = to.strides[b];
-      return stride > 0 && result.axis[b] < 0 && !writer.reduces(b) &&
-             reached[b] + *most / stride < writer.extents[b] &&
+      return stride > 0 && result.axis[b] < 0 && !writer.reduces(b) && reached[b] + most / stride < writer.extents[b] &&
              std::all_of(table.entries->begin(), table.entries->end(), [&](auto entry) { return entry % stride == 0; });
     };
     const auto b = std::find_if(order.begin(), order.end(), follows);
-    if (*least < 0 || b == order.end()) return std::nullopt;
-    reached[*b] += *most / to.strides[*b];
+    if (least < 0 || b == order.end()) return std::nullopt;
+    reached[*b] += most / to.strides[*b];
     result.tables.push_back({*b, &table});
   }
   return result;
