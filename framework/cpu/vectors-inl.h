@@ -100,6 +100,31 @@ HWY_INLINE void store_floats(D, hn::Vec<D> value, bfloat16* to) {
   hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole, upper)), halves, reinterpret_cast<std::uint16_t*>(to));
 }
 
+/// The first n of a vector's floats: memory has no more.
+HWY_INLINE Vector load_part(const float* from, int n) {
+  const Tag d;
+  if (n == lanes) return hn::LoadU(d, from);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
+#else
+  HWY_ALIGN float values[lanes] = {};
+  for (int i = 0; i < n; ++i) values[i] = from[i];
+  return hn::Load(d, values);
+#endif
+}
+
+HWY_INLINE void store_part(Vector y, int n, float* to) {
+  const Tag d;
+  if (n == lanes) return hn::StoreU(y, d, to);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  hn::BlendedStore(y, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
+#else
+  HWY_ALIGN float values[lanes];
+  hn::Store(y, d, values);
+  for (int i = 0; i < n; ++i) to[i] = values[i];
+#endif
+}
+
 using Wide = hn::ScalableTag<double>;
 /// Calls f(half, the half's doubles).
 template <class F>

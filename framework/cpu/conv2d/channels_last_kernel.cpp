@@ -26,31 +26,6 @@ constexpr int max_pixels[] = {14, 14, 9, 6};
 constexpr int max_pixels[] = {12, 6};
 #endif
 
-/// The first n of a vector's floats: memory has no more.
-HWY_INLINE Vector load_part(const float* from, int n) {
-  const Tag d;
-  if (n == lanes) return hn::LoadU(d, from);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(n)), d, from);
-#else
-  HWY_ALIGN float values[lanes] = {};
-  for (int i = 0; i < n; ++i) values[i] = from[i];
-  return hn::Load(d, values);
-#endif
-}
-
-HWY_INLINE void store_part(Vector y, int n, float* to) {
-  const Tag d;
-  if (n == lanes) return hn::StoreU(y, d, to);
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  hn::BlendedStore(y, hn::FirstN(d, static_cast<std::size_t>(n)), d, to);
-#else
-  HWY_ALIGN float values[lanes];
-  hn::Store(y, d, values);
-  for (int i = 0; i < n; ++i) to[i] = values[i];
-#endif
-}
-
 /// Stores a finished tile vector by vector: where the last vector has fewer filters.
 HWY_NOINLINE void store_tile_part(const ChannelsLastTile& t, const float* sums, int pixels, int width) {
   const Tag d;

@@ -63,19 +63,10 @@ class Finish {
   }
 
  private:
-  /// So many of a row as there are, zeros beyond.
-  HWY_ATTR HWY_INLINE Vector load(const float* row) const {
-    if (unit_ + lanes <= hidden_) return hn::LoadU(Tag(), row + unit_);
-    HWY_ALIGN float few[lanes] = {};
-    std::copy(row + unit_, row + hidden_, few);
-    return hn::Load(Tag(), few);
-  }
-  HWY_ATTR HWY_INLINE void store(Vector v, float* row) const {
-    if (unit_ + lanes <= hidden_) return hn::StoreU(v, Tag(), row + unit_);
-    HWY_ALIGN float few[lanes];
-    hn::Store(v, Tag(), few);
-    std::copy_n(few, hidden_ - unit_, row + unit_);
-  }
+  /// How many of the units there are.
+  HWY_ATTR HWY_INLINE int left() const { return static_cast<int>(std::min<std::int64_t>(lanes, hidden_ - unit_)); }
+  HWY_ATTR HWY_INLINE Vector load(const float* row) const { return load_part(row + unit_, left()); }
+  HWY_ATTR HWY_INLINE void store(Vector v, float* row) const { store_part(v, left(), row + unit_); }
   HWY_ATTR HWY_INLINE Vector x(int gate) const { return load(row_.x + gate * hidden_); }
   HWY_ATTR HWY_INLINE Vector sum(int gate) const {
     const Vector sum = hn::LoadU(Tag(), sums_ + gate * lanes);
