@@ -45,13 +45,10 @@ void set_colours(Rgb& colours, const Note& values) {
   if (values.is_array() && values.size() == 3) colours = values.get<Rgb>();
 }
 
-/// A side as a file says it; 0 for what is none.
-int pixels(double side) { return side >= 1 && side <= 10000 ? static_cast<int>(side) : 0; }
-
 /// Height and width: {"height", "width"}, {"shortest_edge"} or one number for both. 0 where nothing is said.
 std::array<int, 2> sides(const Note& size) {
   const double both = size.is_number() ? size.get<double>() : number(size, "shortest_edge", 0);
-  return {pixels(number(size, "height", both)), pixels(number(size, "width", both))};
+  return {detail::noted_side(number(size, "height", both)), detail::noted_side(number(size, "width", both))};
 }
 
 /// Of preprocessor_config.json.
@@ -73,7 +70,7 @@ Preprocess of_transformers(const Note& json) {
   // ConvNeXt's cut out the middle of small pictures, and squeeze large ones into the square.
   const double share = number(json, "crop_pct", 0);
   const bool by_share = !middle && shortest && share > 0 && size[0] < 384;
-  if (by_share) result.resize = pixels(size[0] / share);
+  if (by_share) result.resize = detail::noted_side(size[0] / share);
   const bool kept = middle ? shortest || said.is_number() : shortest && (by_share || !(share > 0));
   result.aspect = kept ? Aspect::kept : Aspect::ignored;
   return result;
@@ -86,8 +83,9 @@ Preprocess of_timm(const Note& json) {
   set_colours(result.std, at(json, "std"));
   const Note size = at(json, "input_size");
   if (!size.is_array() || size.size() != 3) return {.crop = 0};
-  result.crop = pixels(size[1].get<double>()), result.crop_width = pixels(size[2].get<double>());
-  result.resize = pixels(std::floor(result.crop / number(json, "crop_pct", 0.875)));
+  result.crop = detail::noted_side(size[1].get<double>()),
+  result.crop_width = detail::noted_side(size[2].get<double>());
+  result.resize = detail::noted_side(std::floor(result.crop / number(json, "crop_pct", 0.875)));
   if (at(json, "crop_mode") == Note("squash")) result.aspect = Aspect::ignored;
   return result;
 }
@@ -121,16 +119,9 @@ std::vector<std::string> names_of(const Note& config) {
 void take_notes_beside(Model& model, const fs::path& file) {
   if ((model.preprocess && !model.labels.empty()) || model.graph.inputs().size() != 1) return;
   const Note config = beside(file, "config.json");
-  const auto passing_over_oddities = [](const auto& take) {
-    try {
-      take();
-    } catch (const Error&) {
-    } catch (const Note::exception&) {
-    }
-  };
-  if (!model.preprocess) passing_over_oddities([&] { take_preprocess(model, file, config); });
+  if (!model.preprocess) detail::passing_over_oddities([&] { take_preprocess(model, file, config); });
   if (!model.labels.empty()) return;
-  passing_over_oddities([&] { model.labels = names_of(config); });
+  detail::passing_over_oddities([&] { model.labels = names_of(config); });
   try {
     detail::require_labels(model);
   } catch (const Error&) {

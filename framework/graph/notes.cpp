@@ -27,8 +27,7 @@ void take_levels(Model& model) {
   if (!ultralytics && std::ranges::find(said, true) == std::end(said)) return;
   if (scale[0] != 0) found.divisor = 1 / scale[0];
   if (scale[0] == 0 && std::ranges::max(found.mean) > 1) found.divisor = 1;  // of levels as they are
-  const auto pixels = [](float side) { return side >= 1 && side <= 10000 ? static_cast<int>(side) : 0; };
-  if (take(model, "imgsz", size)) found.crop = pixels(size[0]), found.crop_width = pixels(size[1]);
+  if (take(model, "imgsz", size)) found.crop = noted_side(size[0]), found.crop_width = noted_side(size[1]);
   set_noted(model, found);
 }
 
@@ -79,19 +78,18 @@ std::vector<std::string> names_in(const std::string& literal, const std::string&
   fail(where, " is not as exporters write it: ", quote(literal));
 }
 
+int noted_side(double side) { return side >= 1 && side <= 10000 ? static_cast<int>(side) : 0; }
+
+void passing_over_oddities(const std::function<void()>& read) try { read(); } catch (const Error&) {
+} catch (const Note::exception&) {
+}
+
 void take_notes(Model& model) {
-  const auto passing_over_errors = [](const auto& read) {
-    try {
-      read();
-    } catch (const Error&) {
-    } catch (const Note::exception&) {
-    }
-  };
   for (const char* key : {"names", "labels", "classes"}) {
     if (model.labels.empty() && !note(model, key).empty())
-      passing_over_errors([&] { model.labels = names_in(note(model, key), key); });
+      passing_over_oddities([&] { model.labels = names_in(note(model, key), key); });
   }
-  if (!model.preprocess && model.graph.inputs().size() == 1) passing_over_errors([&] { take_levels(model); });
+  if (!model.preprocess && model.graph.inputs().size() == 1) passing_over_oddities([&] { take_levels(model); });
 }
 
 void set_noted(Model& model, Preprocess noted) {

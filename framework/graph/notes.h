@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,12 @@ LAMINA_API std::vector<std::string> names_in(const std::string& literal, const s
 /// Gives the model names of classes and a preprocessing, where it says none itself, as its exporter noted them:
 /// Ultralytics' "task", "names", "imgsz"; "mean", "std", "scale" and "labels" of others. What is odd is passed over.
 void take_notes(Model& model);
+
+/// Pixels of a side as a file says it; 0 for what is none.
+LAMINA_API int noted_side(double side);
+
+/// Reads notes; of what is not as exporters write it the rest is passed over.
+LAMINA_API void passing_over_oddities(const std::function<void()>& read);
 
 /// Sets a preprocessing that the exporter of a model of one input noted, unless it is of another size than that. A crop
 /// of 0 is as large as the input.
