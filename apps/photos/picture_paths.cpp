@@ -31,6 +31,13 @@ bool holds(const fs::path& path, std::span<const std::byte> bytes) {
   }
 }
 
+void make(const fs::path& directory) {
+  std::error_code problem;
+  fs::create_directories(directory, problem);
+  if (problem)
+    throw Error(fmt::format("--out: cannot make the directory {}: {}", directory.string(), problem.message()));
+}
+
 /// A picture by its name, also of a kind that this build does not read: nobody calls a folder so.
 bool is_named_like_picture(const std::string& out) {
   std::string ending = fs::path(out).extension().string();
@@ -59,9 +66,7 @@ PicturePaths::PicturePaths(std::string out, std::string suffix, const Photos& ph
 }
 
 void PicturePaths::make_directory() const {
-  std::error_code problem;
-  if (directory_) fs::create_directories(out_, problem);
-  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", out_, problem.message()));
+  if (directory_) make(out_);
 }
 
 std::string PicturePaths::write(const fs::path& photo, std::string_view png) {
@@ -73,9 +78,7 @@ std::string PicturePaths::write(const fs::path& photo, std::string_view png) {
     return "wrote " + detail::printable(out_);
   }
   const fs::path folder = directory_ ? out_ / photos_.folder_of(photo) : fs::path(".");
-  std::error_code problem;
-  if (directory_) fs::create_directories(folder, problem);
-  if (problem) throw Error(fmt::format("--out: cannot make the directory {}: {}", folder.string(), problem.message()));
+  if (directory_) make(folder);
   // a.png and a.jpg of one directory have names of their own; those of several directories are numbered.
   std::string stem = photo.stem().string();
   if (!take(folder / fmt::format("{}-{}.png", stem, suffix_))) stem = photo.filename().string();
