@@ -79,8 +79,9 @@ class Generator {
   /// Of a block that has a square of elements: a thread has a pack along the one axis at some places along the other.
   void find_place_in_tile();
   void find_bases();
-  /// The address of a view's element at the kept coordinates; of a staged one without that along `vector`.
-  std::string base(const MapView& view, int parameter, bool staged);
+  /// The address of a view's element at the kept coordinates; of a staged one without that along `vector`. `placed`:
+  /// has_place.
+  std::string base(const MapView& view, int parameter, bool staged, bool placed);
   /// Whether each place of a view's tables is there, and the same for all that a thread has: it is part of the base.
   bool has_place(const MapView& view) const;
   std::string pointer(int parameter);
@@ -175,6 +176,7 @@ class Generator {
   std::map<std::size_t, std::int64_t> staged_;  // where in shared memory a load's square begins
   std::map<std::size_t, std::string> squares_;  // the thread's address in it
   std::vector<std::string> load_bases_, store_bases_;
+  std::vector<bool> placed_;  // has_place of each load
   std::map<const MapView::Table*, std::string> tables_;
   std::vector<Piece> pieces_;
   std::map<std::array<int, 3>, std::string> values_;  // by node, piece and element; -1: it does not depend on that

@@ -113,10 +113,12 @@ void Generator::find_bases() {
       kernel_.tables.push_back(&table);
     }
   }
-  for (std::size_t i = 0; i < p_.loads.size(); ++i)
-    load_bases_.push_back(base(p_.loads[i], p_.loads[i].array, is_staged(p_.loads[i], s_)));
+  for (const MapView& view : p_.loads) {
+    placed_.push_back(has_place(view));
+    load_bases_.push_back(base(view, view.array, is_staged(view, s_), placed_.back()));
+  }
   for (const auto& store : p_.stores)
-    store_bases_.push_back(base(store.view, kernel_.inputs + store.view.array, false));
+    store_bases_.push_back(base(store.view, kernel_.inputs + store.view.array, false, true));
 }
 
 bool Generator::has_place(const MapView& view) const {
@@ -135,7 +137,7 @@ std::string Generator::pointer(int parameter) {
   return t_.let(Bank::b64, "cvta.to.global.u64", raw);
 }
 
-std::string Generator::base(const MapView& view, int parameter, bool staged) {
+std::string Generator::base(const MapView& view, int parameter, bool staged, bool placed) {
   std::string address = pointer(parameter);
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
   if (view.offset != 0) address = t_.let(Bank::b64, "add.s64", address, view.offset * size);
@@ -144,7 +146,7 @@ std::string Generator::base(const MapView& view, int parameter, bool staged) {
     if (static_cast<int>(axis) != s_.repeated && static_cast<int>(axis) != s_.staged && !tiled)
       address = t_.advanced(address, coordinates_[axis].reg, view.strides[axis] * size);
   }
-  if (view.is_dense() || !has_place(view)) return address;
+  if (!placed) return address;
   for (const MapView::Table& table : view.tables) {
     const std::string entry = t_.fresh(Bank::b32);
     const std::string from = t_.advanced(tables_.at(&table), sum_of(table.strides, table.offset, -1, 0), 4);

@@ -78,16 +78,17 @@ void Generator::load(int i, int piece) {
     return;
   }
   const int packs = each ? s_.pack : 1;
+  const bool placed = placed_[static_cast<std::size_t>(node(i).view)];
   for (int j = 0; j < packs; ++j) {
     Place at = place(view, base, piece);
     std::string inside = exists;
-    if (!has_place(view)) std::tie(at, inside) = guarded(view, at, exists, piece, j);
+    if (!placed) std::tie(at, inside) = guarded(view, at, exists, piece, j);
     const auto size = static_cast<std::int64_t>(size_of(view.dtype));
     if (each) at.bytes += view.strides[static_cast<std::size_t>(s_.vector)] * j * size;
     const int count = many && !each ? s_.pack : 1;
     const int together = most_packed(view, s_.vector, alignment);
     loaded.packs.push_back(elements_.load(view.dtype, at.address, at.bytes, count, std::min(count, together), inside));
-    if (!has_place(view)) loaded.inside.push_back(inside);
+    if (!placed) loaded.inside.push_back(inside);
   }
 }
 

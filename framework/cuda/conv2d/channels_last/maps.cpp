@@ -16,12 +16,9 @@ CUtensorMapDataType map_type(Operand operand) {
 }  // namespace
 
 CUtensorMap input_map(const ConvGeometry& g, Operand operand, int pixels, const void* input, int pitch) {
-  const std::int64_t words = std::int64_t{slab_count(g, operand)} * step_bytes / 2;  // of a scaled pixel
-  return im2col_map(g, map_type(operand), is_scaled(operand) ? words : g.in_channels,
-                    is_scaled(operand) ? words
-                    : pitch > 0        ? pitch
-                                       : g.in_channels,
-                    pixels, input);
+  const bool scaled = is_scaled(operand);  // pixels of words, which have no gaps
+  const std::int64_t channels = scaled ? std::int64_t{slab_count(g, operand)} * step_bytes / 2 : g.in_channels;
+  return im2col_map(g, map_type(operand), channels, scaled || pitch == 0 ? channels : pitch, pixels, input);
 }
 
 CUtensorMap input_map(const ConvGeometry& g, Operand operand, const Halo& halo, const void* input, int pitch) {
