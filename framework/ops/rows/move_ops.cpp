@@ -29,8 +29,8 @@ int transpose(Expansion& e) {
   return e.permute(e.input(0), order);
 }
 
-/// Where ONNX's slices begin and end: bounds beyond the axis are its ends. NumPy's are the same, but that one which goes
-/// backwards from before the first element has that element here, and none there.
+/// Where ONNX's slices begin and end: bounds beyond the axis are its ends. NumPy's are the same, but that one which
+/// goes backwards from before the first element has that element here, and none there.
 Extents slice_places(Expansion& e, std::int64_t extent, std::int64_t start, std::int64_t end, std::int64_t step) {
   if (step == 0 || step == std::numeric_limits<std::int64_t>::min()) e.refuse("expected a step other than ", step);
   const std::int64_t high = step > 0 ? extent : extent - 1;
