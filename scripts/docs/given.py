@@ -69,6 +69,7 @@ def files(page, tree):
               {f"{name}.{which}": shape if which == "weight" else shape[:1]
                for name, shape in ALEXNET.items() for which in ("weight", "bias")})
         classifier(tree / "net.onnx", 32)
+        classifier(tree / "resnet18.onnx", 224)
         header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3, 32, 32)}".ljust(117) + b"\n"
         (tree / "inputs.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(4 * 2 * 3 * 32 * 32))
     elif page == "docs/embedding.md":
