@@ -74,6 +74,7 @@ def files(page, tree):
         (tree / "inputs.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(4 * 2 * 3 * 32 * 32))
     elif page == "docs/embedding.md":
         resizer(tree / "net.onnx")
+        classifier(tree / "resnet18.onnx", 224)
         weights = {"backbone.w": torch.Tensor([2], struct.pack("<2f", 1, 2))}
         torch.save(tree / "last.pth", {"model": weights, "ema": weights})
     elif page == "docs/coming_from.md":
