@@ -67,9 +67,9 @@ struct Segmenter::View {
   Seen x, y;
 };
 
-Segmenter::Segmenter(const SegmenterOptions& options)
+Segmenter::Segmenter(const SegmenterOptions& options, Model model)
     : options_(options),
-      model_(options.model.load()),
+      model_(std::move(model)),
       shape_(input_shape(options, model_.graph)),
       compile_(options.run.compile_options(1)),
       devices_(options.run.devices()),
@@ -162,7 +162,7 @@ Segmenter::View Segmenter::view_of(const Image& photo) const {
           {0, static_cast<double>(photo.height)}};
 }
 
-Segmenter::Answer Segmenter::segment(const Image& photo) {
+Segmenter::Answer Segmenter::segment(const Image& photo, int most) {
   const View view = view_of(photo);
   const std::shared_ptr<PlanPool> pool = pool_for(view.input.height, view.input.width);
   // A model of a fixed batch has the photograph in all of it.
@@ -177,7 +177,14 @@ Segmenter::Answer Segmenter::segment(const Image& photo) {
   say_not_finite(pool->plan(), run.outputs);
   const Tensor scores = run.outputs[0].slice(0, 1).to(DType::f32);
   ThreadPool threads(threads_);
-  Answer answer{class_map(scores, view.x, view.y, photo.width, photo.height, threads),
+  const double scale = std::min(1.0, static_cast<double>(most) / std::max(photo.width, photo.height));
+  const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
+  const auto scaled = [&](Seen seen, int pixels) {
+    const double share = static_cast<double>(side(pixels)) / pixels;
+    return Seen{seen.begin * share, seen.extent * share};
+  };
+  Answer answer{class_map(scores, scaled(view.x, photo.width), scaled(view.y, photo.height), side(photo.width),
+                          side(photo.height), threads),
                 {},
                 {input.shape()[0], 3, view.input.height, view.input.width},
                 run.outputs[0].shape(),

@@ -3,6 +3,7 @@
 #include <lamina/lamina.h>
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,7 +32,9 @@ struct SegmenterOptions {
 class Segmenter {
  public:
   /// Throws Error if the model has another form.
-  explicit Segmenter(const SegmenterOptions& options);
+  explicit Segmenter(const SegmenterOptions& options) : Segmenter(options, options.model.load()) {}
+  /// The same of a model that is loaded already. The options must outlive it.
+  Segmenter(const SegmenterOptions& options, Model model);
 
   struct Answer {
     ClassMap map;
@@ -40,7 +43,8 @@ class Segmenter {
     Device device;
   };
 
-  Answer segment(const Image& photo);
+  /// The map has the photograph's size, or of a larger one that of it whose longer side is `most`.
+  Answer segment(const Image& photo, int most = std::numeric_limits<int>::max());
 
   /// Whether class 0 stands for what belongs to no class.
   bool has_background() const;

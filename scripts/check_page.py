@@ -63,7 +63,7 @@ class Page:
         self.settled()
 
     def settled(self):
-        self.browser.wait("typeof state !== 'undefined' && state.maps && document.body.dataset.ready && !$('classes').hidden")
+        self.browser.wait("typeof state !== 'undefined' && state.maps && document.body.dataset.ready && !$('found').hidden")
 
     def shoot(self, name):
         self.browser.screenshot(self.out / f"{name}.png")
@@ -93,9 +93,12 @@ class Page:
 
 
 def lesson(page):
-    """On arrival: a photograph and its maps, pixel by pixel, then place by place. Not for who wants no motion."""
+    """On arrival a photograph and its whole map; on request pixel by pixel, then place by place."""
     browser = page.browser
     page.go()
+    time.sleep(0.5)
+    page.expect("!lesson && state.known === Infinity && state.shown === 54", "the whole map of the first window at once")
+    browser.run("$('play').click()")
     browser.wait("lesson && $('words').textContent.includes('of 121 pixels')")
     page.shoot("lesson-pixels")
     browser.wait("lesson && state.known > 30 && state.known < Infinity")
@@ -103,10 +106,6 @@ def lesson(page):
     page.expect("state.example === 'cat' && document.querySelectorAll('#maps button').length === 96", "a cat and its maps")
     browser.wait("!lesson")
     page.expect("state.known === Infinity && !$('cell').hidden", "the lesson ends with the whole map")
-    browser.prefers(reduced_motion="reduce")
-    page.go()
-    time.sleep(0.5)
-    page.expect("!lesson && state.known === Infinity", "no motion for who wants none")
 
 
 def numbers(page):
@@ -169,12 +168,12 @@ def other_photographs(page, link, place):
     assert browser.run("[state.shown, state.place.row, state.place.column, $('number').dataset.value]") == place, "the link restores what was shown"
     page.go("#photo=seven&model=digits&layer=features.3&filter=5&place=3,4")
     page.expect("state.example === 'seven' && state.info.model === 'digits' && state.info.layer === 'features.3' && state.shown === 5", "a link to a layer of digits")
-    page.expect("!state.filters && $('classes').querySelector('h2').textContent.includes('says: seven') && !$('doubt').textContent", "a seven is a seven")
+    page.expect("!state.filters && $('found').querySelector('h2').textContent.includes('says: seven') && !document.querySelector('.doubt')", "a seven is a seven")
     page.expect("state.layer.field.size[0] === 15 && state.layer.field.stride[0] === 2", "the receptive field of features.3")
     page.expect("$('best').querySelectorAll('button').length > 2", "its most excited places")
     page.shoot("deep")
     page.go("#model=digits&layer=features.1&photo=cat")
-    page.expect("$('doubt').textContent.includes('it is not sure of this photograph')", "a cat is no digit")
+    page.expect("document.querySelector('.doubt').textContent.includes('it is not sure of this photograph')", "a cat is no digit")
     browser.run("$('clock').open = true; $('steps').open = true")
     browser.wait("$('profile').children.length > 3")
     page.go("#photo=nothing&model=none&layer=%22&filter=-7&place=a,b")
@@ -182,14 +181,14 @@ def other_photographs(page, link, place):
     # Dropped.
     browser.run("fetch('/rocket.jpg').then(r => r.blob()).then(b => { const d = new DataTransfer(); d.items.add(new File([b], 'r.jpg'));"
                 "document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})); })")
-    browser.wait("state.example === null && state.bitmap.width === 384 && $('status').textContent === '' && state.run > 1 && !$('classes').hidden")
+    browser.wait("state.example === null && state.photos[0].bitmap.width === 384 && $('status').textContent === '' && state.run > 1 && !$('found').hidden")
     filter, row, column = browser.run("[state.shown, state.place.row, state.place.column]")
     page.number_is(PAGE / "rocket.jpg", filter, row, column)
     # What no browser draws goes to the server, and so does what nobody can read, whose words are then shown.
     formats = subprocess.run([page.lamina, "doctor"], capture_output=True, text=True).stdout
-    files = [("tests/golden/images/colour.ppm", "state.bitmap.width === 40 && $('status').textContent === ''")]
+    files = [("tests/golden/images/colour.ppm", "state.photos[0].bitmap.width === 40 && $('status').textContent === ''")]
     if "HEIC" in formats:
-        files.append(("tests/golden/heic/turned.heic", "state.bitmap.width !== 40 && $('status').textContent === ''"))
+        files.append(("tests/golden/heic/turned.heic", "state.photos[0].bitmap.width !== 40 && $('status').textContent === ''"))
     files.append(("README.md", "$('status').textContent.includes('expected a photograph: PNG')"))
     for name, shown in files:
         page.choose_file(ROOT / name)
@@ -205,10 +204,48 @@ def other_photographs(page, link, place):
     browser.wait("state.example === 'coffee' && $('status').textContent === ''")
 
 
+DROP = """Promise.all(%s.map(name => fetch('/' + name).then(r => r.blob()).then(b => new File([b], name)))).then(files => {
+    const d = new DataTransfer();
+    for (const file of files) d.items.add(file);
+    document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})); })"""
+
+
+def side_by_side(page):
+    """Several photographs each with its answer; Back; arrow keys by rows."""
+    browser = page.browser
+    page.go("#model=digits&photo=seven")
+    before = browser.run("location.hash")
+    browser.run(DROP % "['cat.jpg', 'style.css', 'rocket.jpg']")
+    browser.wait("state.photos.length === 2 && $('cards').children.length === 2 && document.querySelectorAll('#cards .bar').length === 6")
+    page.expect("$('status').className === 'error' && $('status').textContent.includes('style.css: expected a photograph')", "what is no photograph is named")
+    page.expect("$('cards').textContent.includes('cat.jpg') && $('found').querySelector('h2').textContent.includes('2 photographs')", "a card for each")
+    browser.run("$('cards').querySelectorAll('button')[1].click()")
+    browser.wait("state.at === 1 && $('cards').querySelectorAll('button')[1].getAttribute('aria-pressed') === 'true' && state.info.photo.width === 384")
+    page.shoot("side-by-side")
+    browser.run("history.back()")
+    browser.wait("state.at === 0 && state.photos.length === 2 && $('cards').querySelector('button').getAttribute('aria-pressed') === 'true'")
+    browser.run("history.back()")
+    browser.wait(f"location.hash === '{before}' && state.example === 'seven' && $('found').className === 'beside'")
+    browser.run("$('layer').value = 'features.3'; $('layer').dispatchEvent(new Event('change'))")
+    browser.wait("state.info.layer === 'features.3'")
+    browser.run("$('maps').children[7].click()")
+    browser.wait("state.shown === 7")
+    columns = browser.run("getComputedStyle($('maps')).gridTemplateColumns.split(' ').length")
+    browser.key("ArrowDown")
+    page.expect(f"state.shown === {7 + columns} && document.activeElement === $('maps').children[{7 + columns}]", "down is a row")
+    browser.key("ArrowUp")
+    browser.key("ArrowUp")
+    page.expect(f"state.shown === {7 - columns if columns <= 7 else 7}", "up is a row, and no further than the first")
+    browser.run("history.back()")
+    browser.wait("state.info.layer === 'features.3' && state.shown !== 7")
+    browser.run("history.back()")
+    browser.wait("state.info.layer !== 'features.3'")
+
+
 def everybody(page, axe):
     """On a phone and a desk, light and dark: nothing is cut off, thumbs find what they aim at, axe finds nothing."""
     browser = page.browser
-    for width, height, phone in ((1400, 950, False), (390, 844, True), (800, 1100, True)):
+    for width, height, phone in ((1280, 900, False), (390, 844, True), (800, 1100, True)):
         browser.window(width, height, phone)
         for scheme in ("light", "dark"):
             browser.prefers(color_scheme=scheme, reduced_motion="reduce")
@@ -230,7 +267,7 @@ def everybody(page, axe):
             assert abs(row - 0.6 * 55) < 2 and abs(column - 0.3 * 55) < 2, f"a tap at 0.3, 0.6 shows row {row}, column {column}"
             page.number_is(PAGE / "coffee.jpg", filter, row, column)
             if width < 500:
-                page.expect("$('classes').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
+                page.expect("$('found').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
             browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
             page.shoot(f"{width}-maps")
 
@@ -242,12 +279,12 @@ def detector(browser, lamina, out):
             browser.call("Page.navigate", url=address)
             browser.wait("document.getElementById('found') && !document.getElementById('found').hidden")
             page = Page(browser, lamina, address, out)
-            page.expect("$('status').textContent === '' && $('see').hidden", "nothing else is shown, and nothing complained of")
+            page.expect("$('status').textContent === '' && !$('found').querySelector('.error')", "nothing is complained of")
             page.expect("/finds [0-9]+ things$/.test($('found').querySelector('h2').textContent)", "it says how many")
-            page.expect("$('things').children.length > 1 && $('boxes').width > 100", "a line for each")
+            page.expect("$('cards').querySelectorAll('.bar').length > 1 && $('cards').querySelector('canvas').width > 100", "a line for each")
             page.shoot(f"detector-{task}")
             browser.run("$('examples').querySelector('[data-photo=rocket]').click()")
-            browser.wait("$('boxes').width === state.bitmap.width && state.example === 'rocket'")
+            browser.wait("state.example === 'rocket' && $('cards').shown.photos === state.photos && !$('found').hidden")
 
 
 def main():
@@ -272,6 +309,7 @@ def main():
         lesson(page)
         paint = browser.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         other_photographs(page, *numbers(page))
+        side_by_side(page)
         took = []
         for _ in range(5):
             browser.run("delete document.body.dataset.ready; window.began = performance.now(); window.over = new Promise(done => new MutationObserver((_, o) => "

@@ -17,7 +17,6 @@ constexpr float mask_tint = 0.5f;
 constexpr float sure_point = 0.5f;  // points that score less are not drawn
 constexpr int least_side = 480;     // of a photograph that is drawn as large as it is
 
-/// Which of COCO's seventeen points of a person are joined.
 constexpr std::array<std::pair<int, int>, 18> bones = {{{0, 1},
                                                         {0, 2},
                                                         {1, 3},
@@ -84,12 +83,10 @@ class Drawing {
 
   void skeleton(const std::vector<Keypoint>& points, Color color) {
     const auto seen = [&](int i) { return points[static_cast<std::size_t>(i)].score >= sure_point; };
-    if (points.size() == 17) {
-      for (const auto& [from, to] : bones) {
-        if (!seen(from) || !seen(to)) continue;
-        const Keypoint &a = points[static_cast<std::size_t>(from)], &b = points[static_cast<std::size_t>(to)];
-        canvas_.line(zoom_ * a.x, zoom_ * a.y, zoom_ * b.x, zoom_ * b.y, pen_, color);
-      }
+    for (const auto& [from, to] : bones_of(points)) {
+      if (!seen(from) || !seen(to)) continue;
+      const Keypoint &a = points[static_cast<std::size_t>(from)], &b = points[static_cast<std::size_t>(to)];
+      canvas_.line(zoom_ * a.x, zoom_ * a.y, zoom_ * b.x, zoom_ * b.y, pen_, color);
     }
     for (const Keypoint& p : points) {
       if (p.score < sure_point) continue;
@@ -118,6 +115,11 @@ class Drawing {
 };
 
 }  // namespace
+
+std::span<const std::pair<int, int>> bones_of(std::span<const Keypoint> points) {
+  if (points.size() != 17) return {};
+  return bones;
+}
 
 Image draw(DetectPicture p) {
   for (const Detection& thing : std::views::reverse(p.found)) {

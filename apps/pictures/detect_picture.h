@@ -2,12 +2,17 @@
 
 #include <lamina/lamina.h>
 
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lamina/detect/detector.h"
 
 namespace lamina::app {
+
+/// Which of these points of a skeleton are joined: those of COCO's seventeen of a person; none of others.
+std::span<const std::pair<int, int>> bones_of(std::span<const Keypoint> points);
 
 /// A photograph with what was found in it.
 struct DetectPicture {

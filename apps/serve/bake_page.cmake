@@ -3,7 +3,7 @@ set(files "")
 foreach(entry IN ITEMS "/|index.html|text/html; charset=utf-8" "/style.css|style.css|text/css"
                        "/app.js|app.js|text/javascript" "/draw.js|draw.js|text/javascript"
                        "/window.js|window.js|text/javascript" "/keep.js|keep.js|text/javascript"
-                       "/detect.js|detect.js|text/javascript"
+                       "/found.js|found.js|text/javascript" "/photos.js|photos.js|text/javascript"
                        "/icon.svg|icon.svg|image/svg+xml" "/cat.jpg|cat.jpg|image/jpeg"
                        "/coffee.jpg|coffee.jpg|image/jpeg" "/rocket.jpg|rocket.jpg|image/jpeg"
                        "/seven.png|seven.png|image/png")

@@ -7,6 +7,9 @@
 
 #include "complain.h"
 #include "inputs.h"
+#ifdef LAMINA_DETECT
+#include "lamina/detect/parts.h"
+#endif
 #include "model_options.h"
 
 namespace lamina::app {
@@ -80,6 +83,8 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
 
 Hosted::Hosted(const std::string& file, const HostOptions& options)
     : name_(std::filesystem::path(file).stem().string()), options_(options), model_(load(file, options)) {
+  segmenter_options_.model.model = file;
+  segmenter_options_.run = options.run;
   try {
     bool batched = true;
     for (const int input : model_.graph.inputs()) {
@@ -96,6 +101,36 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
     throw Error(fmt::format("{}: {}", file, in_servers_words(error.what())));
   }
   layers_ = layers_of(model_.graph);
+  find_task();
+}
+
+void Hosted::find_task() {
+  const auto noted = model_.metadata.find("task");
+  if (noted != model_.metadata.end()) task_ = noted->second;
+  if (has_classes()) {
+    if (model_.preprocess) answers_ = "classify";
+    return;
+  }
+  const Plan& plan = pool_->plan();
+  const auto form = plan.input_shapes().size() == 1 ? picture_input(plan.input_shapes()[0]) : std::nullopt;
+  if (!form || form->channels != 3 || form->channels_last || plan.input_dtypes()[0] != DType::f32) return;
+#ifdef LAMINA_DETECT
+  try {
+    const detail::Head head(detail::ExportNotes(model_), plan.input_shapes()[0], plan.output_shapes());
+    task_ = head.task, answers_ = "detect";
+    if (model_.preprocess) return;
+    // As the detector draws photographs, so that its layers can be looked at.
+    model_.preprocess = letterbox(static_cast<int>(form->height));
+    if (form->width != form->height) model_.preprocess->crop_width = static_cast<int>(form->width);
+    if (head.layout.stretched) model_.preprocess->aspect = Aspect::ignored;
+    return;
+  } catch (const Error&) {  // no detector
+  }
+#endif
+  const Shape& scores = plan.output_shapes()[0];
+  constexpr std::int64_t pascal_voc = 21;
+  const bool named = scores.rank() == 4 && std::ssize(model_.labels) == scores[1];
+  if (scores.rank() == 4 && (named || (model_.labels.empty() && scores[1] == pascal_voc))) answers_ = "segment";
 }
 
 CompileOptions Hosted::compile_options(std::int64_t batch) const { return options_.run.compile_options(batch); }
@@ -164,6 +199,19 @@ const Detector& Hosted::detector() {
   return *detector_;
 }
 #endif
+
+Segmenter& Hosted::segmenter() {
+  const std::scoped_lock lock(mutex_);
+  try {
+    Model model;
+    model.graph = with_inputs(model_.graph, {}, {});
+    model.preprocess = model_.preprocess, model.labels = model_.labels;
+    if (!segmenter_) segmenter_ = std::make_unique<Segmenter>(segmenter_options_, std::move(model));
+  } catch (const Error& error) {
+    throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
+  }
+  return *segmenter_;
+}
 
 const std::string& Hosted::profile() {
   const std::scoped_lock lock(mutex_);

@@ -17,6 +17,7 @@
 #include "options.h"
 #include "photos/memory_budget.h"
 #include "photos/preprocess_options.h"
+#include "segmenter.h"
 #include "serve/http.h"
 #include "shown_layer.h"
 
@@ -42,8 +43,11 @@ class Hosted {
   bool has_classes() const {
     return pool_->plan().output_shapes().size() == 1 && scores_in(pool_->plan().output_shapes()[0]) > 0;
   }
-  /// What its exporter says that it does: detect, segment, pose, obb, classify; empty where it says nothing.
-  std::string task() const { return model_.metadata.contains("task") ? model_.metadata.at("task") : ""; }
+  /// What it does by its outputs, or as its exporter says: detect, segment, pose, obb, classify; empty where nothing
+  /// tells.
+  const std::string& task() const { return task_; }
+  /// What of photographs it answers: classify, detect, segment (the class of each pixel); empty: nothing.
+  const std::string& answers() const { return answers_; }
   bool batched() const { return pool_->plan().batched(); }
   /// Throws Refusal where the model does not say how a photograph becomes its input.
   const Preprocess& preprocess() const;
@@ -70,12 +74,15 @@ class Hosted {
   /// Finds things, where the model is a detector; made when it is first asked for. Throws Refusal where it is none.
   const Detector& detector();
 #endif
+  /// Colours photographs, where the model's output is scores of pixels; likewise.
+  Segmenter& segmenter();
 
   /// What each step takes for one image, on each device there is: the pool's, and the CPU. JSON, measured once.
   const std::string& profile();
 
  private:
   CompileOptions compile_options(std::int64_t batch) const;
+  void find_task();
 
   std::string name_;
   HostOptions options_;
@@ -84,7 +91,9 @@ class Hosted {
   std::vector<Layer> layers_;
   std::mutex mutex_;
   std::list<std::pair<std::string, std::shared_ptr<PlanPool>>> layer_pools_;  // the latest used first
-  std::string profile_;
+  std::string profile_, task_, answers_;
+  SegmenterOptions segmenter_options_;
+  std::unique_ptr<Segmenter> segmenter_;
 #ifdef LAMINA_DETECT
   std::unique_ptr<Detector> detector_;
 #endif

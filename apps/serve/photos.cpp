@@ -1,31 +1,16 @@
-// What the service does with photographs, and what it tells the page of models.
+// What the service shows of layers, and what it tells the page of models.
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "lamina/base/content.h"
-#include "lamina/images/codecs/codec.h"
 #include "lamina/images/resize.h"
-#include "model_options.h"
-#include "photos/detect_report.h"
-#include "photos/stopwatch.h"
 #include "pictures/maps.h"
-#include "serve/service.h"
+#include "serve/with_photo.h"
 
 namespace lamina::app {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-double milliseconds(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::milli>(time).count(); }
-
-/// As 7-bit text, which may also be the value of a header.
-std::string dumped(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 /// A copy of planes [N, 3, H, W], of the network's input or its filters, with red before blue.
 Tensor red_first(const Tensor& planes, const Model& model) {
@@ -53,38 +38,10 @@ Json strongest_of(const Tensor& maps, int count) {
 
 }  // namespace
 
-/// A photograph as a model's input.
-struct Service::Photo {
-  Tensor pixels;  // f32 [1, 3, H, W]
-  Tensor input;   // the same in the form that the model takes
-  Json description, milliseconds;
-};
-
-/// What `use` makes of the decoded photograph, whose memory counts until it returns.
-template <class Use>
-auto Service::with_photo(const Call& call, const Use& use) {
-  if (call.method != "POST") throw Refusal{405, fmt::format("{}: expected POST with a photograph", call.path)};
-  const auto bytes = std::as_bytes(std::span(call.body));
-  if (bytes.empty()) throw Refusal{400, "expected a photograph as the body, or as a file of a multipart form"};
-  if (!is_image(bytes)) {
-    throw Refusal{415, fmt::format("expected a photograph: {}{}", image_formats(), detail::found_content(bytes))};
-  }
-  try {
-    const ImageOptions options = {
-        .orientation = Orientation::upright, .transparency = Transparency::on_white, .memory = memory_.whole()};
-    const std::uint64_t needed = decoding_memory(bytes, "photograph", options);
-    const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
-    return use(decode_image(bytes, "photograph", options));
-  } catch (const Error& error) {
-    throw Refusal{422, error.what()};
-  }
-}
-
 /// For browsers that do not know its format: as a PNG of the size that the page draws.
 Reply Service::picture(const Call& call) {
-  constexpr double most = 1400;  // pixels of the longer side
   return with_photo(call, [](const Image& photo) {
-    const double scale = std::min(1.0, most / std::max(photo.width, photo.height));
+    const double scale = std::min(1.0, static_cast<double>(most_side) / std::max(photo.width, photo.height));
     const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
     const int width = side(photo.width), height = side(photo.height);
     const Image small = detail::resize_bilinear(photo, width, height, {0, 0, width, height});
@@ -108,78 +65,6 @@ Service::Photo Service::photo_of(const Call& call, const Hosted& model) {
   });
 }
 
-Reply Service::classify(const Call& call) {
-  require_ready();
-  const auto first = std::ranges::find_if(hosted_, [](const auto& model) { return model->has_classes(); });
-  Hosted& model = hosted(call.parameter("model", first != hosted_.end() ? (*first)->name() : ""));
-  if (!model.has_classes()) throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
-  Photo photo = photo_of(call, model);
-  const PoolAnswer answer = run(model, model.pool(), {photo.input});
-  const Scores scores = scores_of(model.model().graph);
-  const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
-  int top = 5;
-  if (const std::string text = call.parameter("top"); !text.empty()) {
-    if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
-      throw Refusal{400, fmt::format("top: expected a whole number, got {}", text)};
-    }
-    top = std::stoi(text);
-  }
-  Json classes = Json::array();
-  for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
-    const auto at = static_cast<std::size_t>(index);
-    const auto& labels = model.model().labels;
-    classes.push_back({{"index", index},
-                       {"name", at < labels.size() ? labels[at] : fmt::format("class {}", index)},
-                       {probabilities ? "probability" : "score", score}});
-  }
-  photo.milliseconds["wait"] = milliseconds(answer.waited);
-  photo.milliseconds["run"] = milliseconds(answer.ran);
-  Json json = {{"model", model.name()},
-               {"classes", classes},
-               {"photo", photo.description},
-               {"milliseconds", photo.milliseconds},
-               {"device", to_string(answer.device)},
-               {"batch", answer.batch}};
-  const bool sure = !classes.empty() && (!probabilities || classes[0]["probability"].get<float>() >= sure_probability);
-  if (!sure && !model.model().description.empty()) {
-    json["doubt"] = fmt::format("{} {}; it is not sure of this photograph, which may show something else", model.name(),
-                                model.model().description);
-  }
-  return {.body = dumped(json)};
-}
-
-#ifdef LAMINA_DETECT
-Reply Service::detect(const Call& call) {
-  require_ready();
-  Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
-  DetectOptions options{.stop = call.gone};
-  for (const auto& [name, value] : {std::pair("confidence", &options.confidence), {"iou", &options.iou}}) {
-    const std::string text = call.parameter(name);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-    const bool number = error == std::errc() && end == text.data() + text.size() && *value >= 0 && *value <= 1;
-    if (!text.empty() && !number) refuse(fmt::format("{}: expected a number from 0 to 1, got {}", name, text));
-  }
-  const Detector& detector = model.detector();
-  Stopwatch watch;
-  return with_photo(call, [&](const Image& photo) {
-    const double decode = watch.lap();
-    try {
-      Detections found = detector.detect(photo, options);
-      FoundThings things{{}, photo.width, photo.height, std::move(found.found), {}};
-      for (const Detection& thing : things.things) things.names.push_back(detector.name(thing.label));
-      Json json = to_json(things);
-      json.erase("photo");
-      json.update({{"model", model.name()},
-                   {"milliseconds", {{"decode", decode}, {"run", watch.lap()}}},
-                   {"device", to_string(found.device)}});
-      return Reply{.body = dumped(json)};
-    } catch (const PoolFull& full) {
-      throw Refusal{503, full.what()};
-    }
-  });
-}
-#endif
-
 Reply Service::features(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
@@ -197,14 +82,9 @@ Reply Service::features(const Call& call) {
                       {"photo", photo.description},
                       {"milliseconds", photo.milliseconds},
                       {"device", to_string(answer.device)}};
-  if (call.header("accept").find("application/octet-stream") == std::string::npos) {
-    description["strongest"] = strongest_of(maps, 10);
-    return {.body = dumped(description)};
-  }
-  Reply reply = {.body = std::string(static_cast<const char*>(maps.raw()), maps.bytes()),
-                 .type = "application/octet-stream"};
-  reply.headers["Lamina-Description"] = dumped(description);
-  return reply;
+  if (wants_binary(call)) return binary_reply(maps.raw(), maps.bytes(), description);
+  description["strongest"] = strongest_of(maps, 10);
+  return {.body = dumped(description)};
 }
 
 /// What the network sees: f32 [3, height, width], red first, and how these numbers were made of levels.
@@ -216,15 +96,13 @@ Reply Service::input(const Call& call) {
   call.reserve(2 * 3 * rows * columns * sizeof(float));  // the numbers, and the reply
   const Photo photo = photo_of(call, model);
   const Tensor seen = red_first(photo.pixels, model.model());
-  Reply reply = {.body = std::string(static_cast<const char*>(seen.raw()), seen.bytes()),
-                 .type = "application/octet-stream"};
-  reply.headers["Lamina-Description"] = dumped({{"model", model.name()},
-                                                {"shape", {3, rows, columns}},
-                                                {"mean", settings.mean},
-                                                {"std", settings.std},
-                                                {"divisor", settings.divisor},
-                                                {"photo", photo.description}});
-  return reply;
+  return binary_reply(seen.raw(), seen.bytes(),
+                      {{"model", model.name()},
+                       {"shape", {3, rows, columns}},
+                       {"mean", settings.mean},
+                       {"std", settings.std},
+                       {"divisor", settings.divisor},
+                       {"photo", photo.description}});
 }
 
 /// The filters of a layer that sees the photograph, as f32 [filters, 3, height, width], red first, and what each adds.
@@ -239,10 +117,8 @@ Reply Service::filters(const Call& call) {
   const Shape& shape = weight.shape();
   std::vector<float> bias(static_cast<std::size_t>(shape[0]));
   if (layer.bias.defined()) std::ranges::copy(layer.bias.values<float>(), bias.begin());
-  Reply reply = {.body = std::string(static_cast<const char*>(weight.raw()), weight.bytes()),
-                 .type = "application/octet-stream"};
-  reply.headers["Lamina-Description"] = dumped({{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", bias}});
-  return reply;
+  return binary_reply(weight.raw(), weight.bytes(),
+                      {{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", bias}});
 }
 
 Reply Service::models() {
@@ -263,6 +139,7 @@ Reply Service::models() {
     list.push_back({{"name", model->name()},
                     {"photographs", model->model().preprocess.has_value()},
                     {"sides", sides_of(model->model())},
+                    {"answers", model->answers()},
                     {"classes", model->has_classes()},
                     {"task", model->task()},
                     {"layer", model->layers().empty() ? "" : model->layer("").name},

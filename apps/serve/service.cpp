@@ -77,6 +77,7 @@ Reply Service::handle(const Call& call) {
 #ifdef LAMINA_DETECT
   if (first == "detect" && path.size() == 1) return detect(call);
 #endif
+  if (first == "segment" && path.size() == 1) return segment(call);
   if (first == "features" && path.size() == 1) return features(call);
   if (first == "picture" && path.size() == 1) return picture(call);
   if (first == "input" && path.size() == 1) return input(call);
@@ -156,7 +157,7 @@ void Service::done(const Call& call, const Reply& reply, double seconds) {
   const std::vector<std::string> path = segments(call.path);
   std::string kind = call.path == "/" ? "page" : "other";
   for (const char* known :
-       {"classify", "detect", "features", "picture", "input", "filters", "models", "metrics", "profile"}) {
+       {"classify", "detect", "segment", "features", "picture", "input", "filters", "models", "metrics", "profile"}) {
     if (!path.empty() && path[0] == known) kind = known;
   }
   if (!path.empty() && path[0] == "v2") kind = path.back() == "infer" ? "infer" : "v2";

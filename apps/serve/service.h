@@ -40,10 +40,13 @@ class Service {
 
   void require_ready() const;
   Hosted& hosted(const std::string& name);
+  /// The model that is asked for; of none, the first that answers so.
+  Hosted& answering(const Call& call, const char* how);
   Reply v2(const Call& call, const std::vector<std::string>& path);
   Reply infer(const Call& call, Hosted& hosted);
   Reply classify(const Call& call);
   Reply detect(const Call& call);
+  Reply segment(const Call& call);
   Reply features(const Call& call);
   Reply picture(const Call& call);
   Reply input(const Call& call);

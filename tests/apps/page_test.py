@@ -25,13 +25,13 @@ class Page(unittest.TestCase):
 
     def test_the_page_and_nothing_else_of_the_disk(self):
         for path, kind in (("/", "text/html"), ("/app.js", "text/javascript"), ("/draw.js", "text/javascript"), ("/window.js", "text/javascript"),
-                           ("/keep.js", "text/javascript"), ("/detect.js", "text/javascript"), ("/style.css", "text/css"), ("/icon.svg", "image/svg+xml"),
+                           ("/keep.js", "text/javascript"), ("/found.js", "text/javascript"), ("/photos.js", "text/javascript"), ("/style.css", "text/css"), ("/icon.svg", "image/svg+xml"),
                            ("/cat.jpg", "image/jpeg"), ("/coffee.jpg", "image/jpeg"), ("/rocket.jpg", "image/jpeg"), ("/seven.png", "image/png")):
             status, content, headers = self.ask(path)
             self.assertEqual((status, headers["Content-Type"].split(";")[0]), (200, kind))
             self.assertEqual(content, (SOURCE / "apps/serve/page" / (path[1:] or "index.html")).read_bytes())
         page = SOURCE / "apps/serve/page"
-        self.assertLessEqual(sum(file.stat().st_size for file in page.iterdir()), 96 << 10)
+        self.assertLessEqual(sum(file.stat().st_size for file in page.iterdir()), 128 << 10)
         for path in ("/../CMakeLists.txt", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/app.js/../../README.md"):
             self.assertEqual(self.ask(path)[0], 404, path)
 

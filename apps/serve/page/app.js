@@ -1,9 +1,9 @@
 "use strict";
-// The page of `lamina serve`: a photograph goes to the server, maps come back as f32 and are drawn here.
+// The page of `lamina serve`: photographs go to the server, answers and maps come back and are drawn here.
 
 const $ = id => document.getElementById(id);
-const state = { models: [], example: null, bitmap: null, blob: null, maps: null, shape: null, info: null, layer: null, sides: [0, 0], filters: null,
-                input: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, drawn: -1, known: Infinity, run: 0 };
+const state = { models: [], photos: [], at: 0, example: null, failed: "", maps: null, shape: null, info: null, layer: null, sides: [0, 0], filters: null,
+                input: null, seen: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, drawn: -1, known: Infinity, run: 0 };
 
 async function ask(path, options = {}) {
   let response;
@@ -24,13 +24,12 @@ const described = async reply => ({ ...JSON.parse(reply.headers.get("Lamina-Desc
 const mapOf = i => { const [, h, w] = state.shape; return state.maps.subarray(i * h * w, (i + 1) * h * w); };
 const byName = name => state.models.find(m => m.name === name);
 
+// What the network sees, pixel by pixel.
 function drawPhoto() {
-  const size = 672;
-  drawPart($("photo"), state, [0, 0, 1, 1], size);
-  const [, h, w] = state.shape;
-  const { photo: { width, height, crop } } = state.info;
+  const [, h, w] = state.shape, { photo: { width, height, crop } } = state.info;
+  copyTo($("photo"), state.seen);
   $("seen").textContent = crop[2] * crop[3] < 0.75 * width * height ? "The middle of the photograph: that is what the network sees" : "The photograph, as the network sees it";
-  if ($("lay").checked) drawLight($("photo").getContext("2d"), mapOf(state.shown), h, w, state.scales[state.shown], size);
+  if ($("lay").checked) drawLight($("photo"), mapOf(state.shown), h, w, state.scales[state.shown]);
 }
 
 function show(index) {
@@ -87,26 +86,10 @@ function pin(index, focus = false) {
   }
 }
 
-function choose(index, focus = false) {
+function choose(index, { focus = false, push = false } = {}) {
   pin(index, focus);
   show(index);
-  keepInAddress();
-}
-
-async function classify(run) {
-  const able = m => m && m.classes && m.photographs, chosen = byName($("model").value);
-  const model = able(chosen) ? chosen : state.models.find(able);
-  $("classes").hidden = true;
-  if (!model) return;
-  const answer = await (await ask(query("/classify", { model: model.name, top: 5 }), { method: "POST", body: state.blob })).json();
-  if (run !== state.run) return;
-  const shares = "probability" in answer.classes[0];  // one number of no sigmoid is a mere score
-  const unsure = shares && !(answer.classes[0].probability >= 0.9);  // as the command has it
-  $("classes").hidden = false;
-  $("classes").classList.toggle("unsure", unsure);
-  $("classes").querySelector("h2").textContent = unsure ? `What is it? The model “${model.name}” is not sure` : shares ? `The model “${model.name}” says: ${answer.classes[0].name}` : `The model “${model.name}” answers with a number, no probability`;
-  $("doubt").textContent = answer.doubt ? answer.doubt[0].toUpperCase() + answer.doubt.slice(1) + "." : "";
-  bars($("bars"), answer.classes.map(c => ({ name: c.name, value: c.probability ?? c.score })), v => shares ? (100 * v).toFixed(1) + " %" : two(v), 1);
+  keepInAddress(push);
 }
 
 const kept = new Map();
@@ -117,24 +100,25 @@ async function filtersOf(model, layer) {
 }
 
 async function update(wanted = {}) {
-  if (!state.blob || !byName($("model").value)) return;
-  const run = ++state.run, model = $("model").value, layer = $("layer").value, known = byName(model).layers.find(l => l.name === layer);
-  say("Looking…");
+  const photo = state.photos[state.at], model = $("model").value, { layers, photographs, sides } = byName(model) || {};
+  if (!photo || !model) return;
+  const run = ++state.run, layer = $("layer").value, known = layers.find(l => l.name === layer), answered = answer();
+  state.example = photo.example;
+  for (const b of $("examples").children) b.setAttribute("aria-pressed", b.dataset.photo === photo.example);
+  $("layers").hidden = !(photographs && known);
+  if ($("layers").hidden) {
+    $("see").hidden = true;
+    keepInAddress(wanted.push);
+    await answered;
+    return ready(run, model);
+  }
+  if (state.failed === "") say("Looking…");
   try {
-    const start = performance.now(), send = path => ask(query(path, { model, layer }), { method: "POST", body: state.blob, headers: { Accept: "application/octet-stream" } });
-    const response = await send("/features").catch(async error => {
-      if (error.status !== 415) throw error;  // what the browser knows and the server does not goes there as a PNG
-      const canvas = element("canvas");
-      canvas.width = state.bitmap.width; canvas.height = state.bitmap.height;
-      canvas.getContext("2d").drawImage(state.bitmap, 0, 0);
-      state.blob = await new Promise(done => canvas.toBlob(done, "image/png"));
-      return send("/features");
-    });
-    const { data: maps, ...info } = await described(response), there = performance.now() - start;
-    const [filters, input] = known.filters ? await Promise.all([filtersOf(model, layer), send("/input").then(described)]) : [null, null];
+    const start = performance.now();
+    const { data: maps, ...info } = await described(await post(photo, query("/features", { model, layer }), true)), there = performance.now() - start;
+    const [filters, { input, canvas: seen }] = await Promise.all([known.filters ? filtersOf(model, layer) : null, seenBy(model, photo)]);
     if (run !== state.run) return;
-    const { sides } = byName(model);
-    Object.assign(state, { maps, info, filters, input, layer: known, sides, shape: info.shape, drawn: -1, most: null });
+    Object.assign(state, { maps, info, filters, input, seen, layer: known, sides, shape: info.shape, drawn: -1, most: null });
     for (const id of ["photo", "map"]) $(id).closest(".screen").style.aspectRatio = `${sides[1]} / ${sides[0]}`;
     measure();
     // The filter that was asked for; else the one that was there; else the one that answers the most.
@@ -147,7 +131,7 @@ async function update(wanted = {}) {
     drawPhoto();
     drawMaps();
     show(state.shown);
-    keepInAddress();
+    keepInAddress(wanted.push);
     const ms = info.milliseconds, known_ms = ms.decode + ms.preprocess + ms.wait + ms.run;
     bars($("times"), [
       { name: "decode", value: ms.decode }, { name: "crop and normalise", value: ms.preprocess },
@@ -155,14 +139,18 @@ async function update(wanted = {}) {
       { name: "way there and back", value: Math.max(0, there - known_ms) },
       { name: "draw", value: performance.now() - start - there },
     ], v => v.toFixed(2) + " ms");
-    say("");
-    document.body.dataset.ready = info.layer;
-    if (wanted.play && !matchMedia("(prefers-reduced-motion: reduce)").matches) playLesson();
-    await classify(run);
+    await answered;
+    ready(run, info.layer);
     if ($("steps").open) await profile();
   } catch (error) {
     if (run === state.run) say(error.message, true);
   }
+}
+
+function ready(run, what) {
+  if (run !== state.run) return;
+  if ($("status").className !== "error") say(state.failed, state.failed !== "");
+  document.body.dataset.ready = what;
 }
 
 async function profile() {
@@ -176,28 +164,6 @@ async function profile() {
   bars($("profile"), rows, v => v.toFixed(3) + " ms");
 }
 
-async function take(blob, example = null, wanted = {}) {
-  if (!blob) return;
-  try {
-    state.bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(async () => {
-      say("This browser does not know the format; asking the server…");  // which reads HEIC, TIFF and more
-      return createImageBitmap(await (await ask("/picture", { method: "POST", body: blob })).blob());
-    });
-  } catch (error) {
-    return say(error.message, true);
-  }
-  Object.assign(state, { blob, example });
-  detect();
-  for (const b of $("examples").children) b.setAttribute("aria-pressed", b.dataset.photo === example);
-  await update(wanted);
-}
-
-async function takeExample(name, wanted = {}) {
-  const image = $("examples").querySelector(`[data-photo=${name}] img`);
-  const blob = await ask(image.getAttribute("src")).then(r => r.blob(), error => say(error.message, true));
-  await take(blob, name, wanted);
-}
-
 function fillLayers(layer) {
   const model = byName($("model").value);
   $("layer").replaceChildren(...model.layers.map(l => {
@@ -208,17 +174,18 @@ function fillLayers(layer) {
   $("layer").value = model.layers.some(l => l.name === layer) ? layer : model.layer;
 }
 
-// What the address asks for, as far as it is there; otherwise the cat, and the lesson.
+// What the address and Back ask for, as far as it is there; otherwise the cat.
 async function open(first) {
   const wanted = fromAddress(), usable = [...$("model").options].map(o => o.value);
-  if (!usable.length) return detector() ? takeExample("cat") : say(withoutPage(), true);
-  const plain = !wanted.model && !wanted.layer && wanted.filter < 0;
+  if (!usable.length) return say(withoutPage(), true);
   $("model").value = usable.includes(wanted.model) ? wanted.model : usable[0];
   fillLayers(wanted.layer);
-  const examples = [...$("examples").children].map(b => b.dataset.photo);
+  const set = album[history.state?.set], examples = [...$("examples").children].map(b => b.dataset.photo);
+  if (set) return showPhotos(set, history.state.at, wanted);
   if (!first && !examples.includes(wanted.photo)) return update(wanted);
+  const plain = !wanted.model && !wanted.layer && wanted.filter < 0;
   if (plain && $("model").value === "alexnet-conv1") wanted.filter = 54;  // the cat's eyes from below
-  await takeExample(examples.includes(wanted.photo) ? wanted.photo : "cat", { ...wanted, play: first && plain });
+  await takeExample(examples.includes(wanted.photo) ? wanted.photo : "cat", wanted);
 }
 
 async function start() {
@@ -230,27 +197,28 @@ async function start() {
     }
   }
   say("");
-  $("model").replaceChildren(...state.models.filter(m => m.photographs && m.layers.length)
-    .map(m => { const o = element("option", m.name); o.value = m.name; return o; }));
+  const shown = state.models.filter(m => m.answers || (m.photographs && m.layers.length));
+  $("model").replaceChildren(...shown.map(m => { const o = element("option", m.name); o.value = m.name; return o; }));
+  $("which").hidden = shown.length < 2;
   listen();
   await open(true);
 }
 
 function listen() {
   const on = (target, names, does) => { for (const name of names.split(" ")) target.addEventListener(name, does); };
-  on($("file"), "change", e => take(e.target.files[0]));
-  on($("examples"), "click", e => { const b = e.target.closest("button"); if (b) takeExample(b.dataset.photo, { stay: true }); });
-  on(document, "paste", e => take([...e.clipboardData.files][0]));
+  on($("file"), "change", e => { take([...e.target.files]); });
+  on($("examples"), "click", e => { const b = e.target.closest("button"); if (b) takeExample(b.dataset.photo, { stay: true, push: true }); });
+  on(document, "paste", e => take([...e.clipboardData.files]));
   on(document, "dragenter dragover", e => { e.preventDefault(); document.body.classList.add("over"); });
   on(document, "dragleave drop", e => { e.preventDefault(); document.body.classList.remove("over"); });
-  on(document, "drop", e => take(e.dataTransfer.files[0]));
+  on(document, "drop", e => take([...e.dataTransfer.files]));
   // What stays in view while the filters scroll by: its lower end, where it is higher than the screen.
   const stay = () => { $("left").style.top = Math.min(10, innerHeight - $("left").offsetHeight - 10) + "px"; };
   new ResizeObserver(stay).observe($("left"));
   on(window, "resize", stay);
-  on(window, "hashchange", () => open(false));
-  on($("model"), "change", () => { fillLayers(); update(); });
-  on($("layer"), "change", () => update());
+  on(window, "popstate", () => { say(state.failed = ""); open(false); });
+  on($("model"), "change", () => { fillLayers(); update({ push: true }); });
+  on($("layer"), "change", () => update({ push: true }));
   on($("sort"), "change", () => state.maps && drawMaps());
   on($("steps"), "toggle", () => $("steps").open && profile().catch(e => say(e.message, true)));
   on($("lay"), "change", drawPhoto);
@@ -277,15 +245,21 @@ function listen() {
   const mapAt = e => { const b = e.target.closest("button[data-map]"); return b ? Number(b.dataset.map) : -1; };
   on($("maps"), "pointerover", e => { const i = mapAt(e); if (e.pointerType === "mouse" && i >= 0 && i !== state.shown) show(i); });
   on($("maps"), "pointerleave", () => state.shown !== state.pinned && show(state.pinned));
-  on($("maps"), "click", e => { const i = mapAt(e); if (i >= 0) choose(i, true); });
-  on($("maps"), "keydown", e => {
-    const all = [...$("maps").children], at = all.indexOf(e.target.closest("button")), step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[e.key];
-    if (!step || at < 0) return;
+  on($("maps"), "click", e => { const i = mapAt(e); if (i >= 0) choose(i, { focus: true, push: true }); });
+  // The arrow keys, by rows where things stand in rows.
+  const roam = (grid, reached) => on(grid, "keydown", e => {
+    const all = [...grid.querySelectorAll("button")], at = all.indexOf(e.target.closest("button"));
+    const columns = all.filter(b => b.getBoundingClientRect().top === all[0].getBoundingClientRect().top).length;
+    const next = all[{ ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - columns, ArrowDown: at + columns, Home: 0, End: all.length - 1 }[e.key]];
+    if (at < 0 || !/^(Arrow|Home|End)/.test(e.key)) return;
     e.preventDefault();
-    const next = all[(at + step + all.length) % all.length];
-    choose(Number(next.dataset.map), true);
+    if (!next) return;
+    reached(next);
+    next.focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
   });
+  roam($("maps"), b => choose(Number(b.dataset.map)));
+  for (const grid of [$("best"), $("cards"), $("examples")]) roam(grid, () => {});
 }
 
 start();

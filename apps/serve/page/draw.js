@@ -55,15 +55,20 @@ function drawMap(canvas, values, h, w, scale, known = Infinity, most = Infinity)
   });
 }
 
+function copyTo(canvas, picture) {
+  canvas.width = picture.width; canvas.height = picture.height;
+  canvas.getContext("2d").drawImage(picture, 0, 0);
+}
+
 // Where the map is bright, its colours as light on the photograph.
-function drawLight(context, values, h, w, scale, size) {
-  const small = element("canvas");
+function drawLight(canvas, values, h, w, scale) {
+  const small = element("canvas"), context = canvas.getContext("2d");
   paint(small, w, h, i => { const l = levelOf(values[i], scale); return (values[i] < 0 ? cold : warm)[l].map(c => c * l / 255); });
   context.fillStyle = "rgb(0 0 0 / .45)";
-  context.fillRect(0, 0, size, size);
+  context.fillRect(0, 0, canvas.width, canvas.height);
   context.globalCompositeOperation = "screen";
   context.imageSmoothingEnabled = true;
-  context.drawImage(small, 0, 0, size, size);
+  context.drawImage(small, 0, 0, canvas.width, canvas.height);
   context.globalCompositeOperation = "source-over";
 }
 
@@ -75,25 +80,15 @@ function drawFilter(canvas, index, filters) {
   paint(canvas, w, h, p => [0, 1, 2].map(k => 127.5 + 127.5 * values[k * plane + p] / largest));
 }
 
-// The part of the photograph that is `part` [x, y, width, height] of what the network sees, each from 0 to 1. Beyond it is
-// nothing but grey, though the photograph may go on.
-function drawPart(canvas, photo, part, size) {
-  const { bitmap, info: { photo: { width, crop } } } = photo, context = canvas.getContext("2d");
+// The part of what the network sees that is `part` [x, y, width, height], each from 0 to 1, in its own pixels: beyond
+// it is nothing but grey.
+function drawPart(canvas, seen, part, size) {
+  const context = canvas.getContext("2d"), [x, y, across, down] = part;
   canvas.width = canvas.height = size;
-  const scale = bitmap.width / width, [x, y, w, h] = crop;
-  const across = w * part[2] * scale, down = h * part[3] * scale;
   context.fillStyle = "#777";
   context.fillRect(0, 0, size, size);
-  context.imageSmoothingEnabled = bitmap.width > 64;
-  context.setTransform(size / across, 0, 0, size / down, 0, 0);
-  const left = -w * part[0] * scale, top = -h * part[1] * scale;
-  context.save();
-  context.beginPath();
-  context.rect(left, top, w * scale, h * scale);
-  context.clip();
-  context.drawImage(bitmap, left - x * scale, top - y * scale);
-  context.restore();
-  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(seen, -x / across * size, -y / down * size, size / across, size / down);
 }
 
 function bars(target, rows, unit, most = Math.max(...rows.map(r => r.value), 1e-9)) {
@@ -102,6 +97,7 @@ function bars(target, rows, unit, most = Math.max(...rows.map(r => r.value), 1e-
     name.title = r.title || r.name;
     bar.style.width = 100 * r.value / most + "%";
     if (r.second) bar.className = "second";
+    if (r.color) bar.style.background = r.color;
     box.append(bar);
     row.append(name, box, element("span", unit(r.value)));
     return row;

@@ -16,7 +16,7 @@ function pictureToKeep() {
     context.imageSmoothingEnabled = smooth;
     context.drawImage($(id), x, y, side, side);
   };
-  put("photo", gap, 64, size, true);
+  put("photo", gap, 64, size, false);
   put("map", size + 2 * gap, 64, size, false);
   const [, h, w] = state.shape, { row, column } = state.place, outline = (left, [x, y, width, height]) => {
     for (const [colour, wide] of [["#000", 5], ["#fff", 2.5]]) {
@@ -59,11 +59,16 @@ function savePicture() {
   }, "image/png");
 }
 
-// The address keeps what is shown; of photographs those that come with the page.
-function keepInAddress() {
-  const kept = new URLSearchParams({ model: $("model").value, layer: $("layer").value, filter: state.pinned, place: `${state.place.row},${state.place.column}` });
+// The address keeps what is shown; of photographs those that come with the page. Others are kept for Back.
+function keepInAddress(push = false) {
+  const kept = new URLSearchParams({ model: $("model").value });
+  if (!$("layers").hidden) {
+    for (const [name, value] of Object.entries({ layer: $("layer").value, filter: state.pinned, place: `${state.place.row},${state.place.column}` })) kept.set(name, value);
+  }
   if (state.example) kept.set("photo", state.example);
-  history.replaceState(null, "", "#" + kept);
+  const address = "#" + kept, where = { set: album.indexOf(state.photos), at: state.at }, was = history.state;
+  const moved = was && (address !== location.hash || was.set !== where.set || was.at !== where.at);
+  history[push && moved ? "pushState" : "replaceState"](where, "", address);
 }
 
 function fromAddress() {

@@ -83,7 +83,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   $("words").textContent = wordsFor(value, best);
   $("exact").textContent = `Exactly ${exactly(value)}: the marked cell of the map, row ${place.row}, column ${place.column}.`;
   $("explain").classList.toggle("deep", !state.filters);
-  if (!state.filters) return drawPart($("pixels"), state, [x, y, wide, high], 192);
+  if (!state.filters) return drawPart($("pixels"), state.seen, [x, y, wide, high], 192);
   const { products, levels, sum, bias, kh, kw } = productsAt(index, place), most = state.most ??= Math.max(...productsAt(index, state.peaks[index]).products.map(Math.abs));
   const mark = (colour, p) => p === upto ? [255, 60, 160] : colour;
   paint($("pixels"), kw, kh, p => mark(levels[p], p));
@@ -130,7 +130,7 @@ function showText() {
     const button = element("button"), canvas = element("canvas");
     button.type = "button";
     button.setAttribute("aria-label", `Row ${place.row}, column ${place.column}: ${two(place.value)}`);
-    drawPart(canvas, state, windowOf(place.row, place.column), 96);
+    drawPart(canvas, state.seen, windowOf(place.row, place.column), 132);
     button.append(canvas, element("span", two(place.value)));
     button.addEventListener("click", () => goTo(place));
     return button;

@@ -1,0 +1,136 @@
+// What models say of a photograph: its classes, the things in it, what each of its pixels belongs to.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "model_options.h"
+#include "pictures/segment_picture.h"
+#include "segmenter.h"
+#include "serve/with_photo.h"
+#ifdef LAMINA_DETECT
+#include "photos/detect_report.h"
+#include "pictures/detect_picture.h"
+#endif
+
+namespace lamina::app {
+namespace {
+
+/// The colour of a class in pictures of `lamina detect` and `lamina segment`: "#0a7cff".
+std::string color_text(int label) {
+  const Color c = class_color(label);
+  return fmt::format("#{:02x}{:02x}{:02x}", c[0], c[1], c[2]);
+}
+
+}  // namespace
+
+Hosted& Service::answering(const Call& call, const char* how) {
+  require_ready();
+  const auto first = std::ranges::find_if(hosted_, [&](const auto& model) { return model->answers() == how; });
+  return hosted(call.parameter("model", (first != hosted_.end() ? *first : hosted_[0])->name()));
+}
+
+Reply Service::classify(const Call& call) {
+  Hosted& model = answering(call, "classify");
+  if (!model.has_classes()) throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
+  Photo photo = photo_of(call, model);
+  const PoolAnswer answer = run(model, model.pool(), {photo.input});
+  const Scores scores = scores_of(model.model().graph);
+  const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
+  int top = 5;
+  if (const std::string text = call.parameter("top"); !text.empty()) {
+    if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
+      throw Refusal{400, fmt::format("top: expected a whole number, got {}", text)};
+    }
+    top = std::stoi(text);
+  }
+  Json classes = Json::array();
+  for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
+    const auto at = static_cast<std::size_t>(index);
+    const auto& labels = model.model().labels;
+    classes.push_back({{"index", index},
+                       {"name", at < labels.size() ? labels[at] : fmt::format("class {}", index)},
+                       {probabilities ? "probability" : "score", score}});
+  }
+  photo.milliseconds["wait"] = milliseconds(answer.waited);
+  photo.milliseconds["run"] = milliseconds(answer.ran);
+  Json json = {{"model", model.name()},
+               {"classes", classes},
+               {"photo", photo.description},
+               {"milliseconds", photo.milliseconds},
+               {"device", to_string(answer.device)},
+               {"batch", answer.batch}};
+  const bool sure = !classes.empty() && (!probabilities || classes[0]["probability"].get<float>() >= sure_probability);
+  if (!sure && !model.model().description.empty()) {
+    json["doubt"] = fmt::format("{} {}; it is not sure of this photograph, which may show something else", model.name(),
+                                model.model().description);
+  }
+  return {.body = dumped(json)};
+}
+
+#ifdef LAMINA_DETECT
+Reply Service::detect(const Call& call) {
+  Hosted& model = answering(call, "detect");
+  DetectOptions options{.stop = call.gone};
+  for (const auto& [name, value] : {std::pair("confidence", &options.confidence), {"iou", &options.iou}}) {
+    const std::string text = call.parameter(name);
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+    const bool number = error == std::errc() && end == text.data() + text.size() && *value >= 0 && *value <= 1;
+    if (!text.empty() && !number) refuse(fmt::format("{}: expected a number from 0 to 1, got {}", name, text));
+  }
+  const Detector& detector = model.detector();
+  Stopwatch watch;
+  return with_photo(call, [&](const Image& photo) {
+    const double decode = watch.lap();
+    try {
+      Detections found = detector.detect(photo, options);
+      FoundThings things{{}, photo.width, photo.height, std::move(found.found), {}};
+      for (const Detection& thing : things.things) things.names.push_back(detector.name(thing.label));
+      Json json = to_json(things);
+      json.erase("photo");
+      for (Json& thing : json["detections"]) thing["color"] = color_text(thing["class"]);
+      for (const Detection& thing : things.things) {
+        for (const auto& [from, to] : bones_of(thing.points)) json["bones"].push_back({from, to});
+        if (json.contains("bones")) break;  // those of all
+      }
+      json.update({{"model", model.name()},
+                   {"milliseconds", {{"decode", decode}, {"run", watch.lap()}}},
+                   {"device", to_string(found.device)}});
+      return Reply{.body = dumped(json)};
+    } catch (const PoolFull& full) {
+      throw Refusal{503, full.what()};
+    }
+  });
+}
+#endif
+
+/// The class of each pixel, of a large photograph those of a smaller one: shares and colours, and on demand the map, as
+/// u16 [height, width], where 65535 is what the network was not shown.
+Reply Service::segment(const Call& call) {
+  Hosted& model = answering(call, "segment");
+  Segmenter& segmenter = model.segmenter();
+  Stopwatch watch;
+  return with_photo(call, [&](const Image& photo) {
+    const double decode = watch.lap();
+    call.reserve(2 * sizeof(std::uint16_t) * most_side * most_side);  // the map, and the reply
+    const Segmenter::Answer answer = segmenter.segment(photo, most_side);
+    Json classes = Json::array();
+    for (const Segment& s : answer.segments) {
+      classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}, {"color", color_text(s.index)}});
+    }
+    const Json description = {{"model", model.name()},
+                              {"width", photo.width},
+                              {"height", photo.height},
+                              {"shape", {answer.map.height, answer.map.width}},
+                              {"background", segmenter.has_background()},
+                              {"classes", classes},
+                              {"milliseconds", {{"decode", decode}, {"run", watch.lap()}}},
+                              {"device", to_string(answer.device)}};
+    if (!wants_binary(call)) return Reply{.body = dumped(description)};
+    const std::vector<std::uint16_t>& map = answer.map.classes;
+    return binary_reply(map.data(), map.size() * sizeof(map[0]), description);
+  });
+}
+
+}  // namespace lamina::app

@@ -1,0 +1,205 @@
+"use strict";
+// What a model says of the photographs: classes, things with boxes, masks and points, or the class of each pixel. A card for each.
+
+// The model that is chosen, if it answers anything; else the first that does.
+const speaker = () => { const chosen = byName($("model").value); return chosen?.answers ? chosen : state.models.find(m => m.answers); };
+
+async function answerOf(model, photo) {
+  const reply = await post(photo, query("/" + model.answers, { model: model.name, ...(model.answers === "classify" && { top: 5 }) }), model.answers === "segment");
+  if (model.answers !== "segment") return reply.json();
+  return { ...JSON.parse(reply.headers.get("Lamina-Description")), map: new Uint16Array(await reply.arrayBuffer()) };
+}
+
+const percent = v => (100 * v).toFixed(1) + " %";
+const counted = (count, thing) => `${count || "no"} ${thing}${count === 1 ? "" : "s"}`;
+
+// In words and rows.
+const told = {
+  classify(model, { classes, doubt }) {
+    const shares = "probability" in classes[0], unsure = shares && !(classes[0].probability >= 0.9);  // as the command has it
+    return { title: unsure ? `What is it? The model “${model}” is not sure` : shares ? `The model “${model}” says: ${classes[0].name}` : `The model “${model}” answers with a number, no probability`,
+             short: shares ? classes[0].name + (unsure ? "?" : "") : "", unsure, doubt, unit: shares ? percent : two,
+             hint: "A model can only choose among the classes that it was trained on.",
+             rows: classes.map(c => ({ name: c.name, value: c.probability ?? c.score })) };
+  },
+  detect(model, { detections }) {
+    const found = detections.length ? counted(detections.length, "thing") : "nothing that it is sure of";
+    return { title: `The model “${model}” finds ${found}`, short: found, unit: v => (100 * v).toFixed(0) + " %",
+             hint: detections.length > 20 ? `and ${detections.length - 20} more` : "",
+             rows: detections.slice(0, 20).map(d => ({ name: d.name, value: d.score, color: d.color })) };
+  },
+  segment(model, { classes, background }) {
+    const seen = classes.filter(c => c.share > 0.001), things = seen.filter(c => !background || c.index);
+    return { title: `The model “${model}” sees ${things.length ? things.slice(0, 3).map(c => c.name).join(", ") : "nothing but background"}`, unit: percent,
+             short: things.slice(0, 2).map(c => c.name).join(", ") || "background", hint: "Shares of the photograph's area.",
+             rows: seen.slice(0, 20).map(c => ({ name: c.name, value: c.share, color: background && !c.index ? "#888" : c.color })) };
+  },
+};
+
+const rgb = text => [1, 3, 5].map(at => parseInt(text.slice(at, at + 2), 16));
+
+// COCO's compressed run lengths, column by column: where each run ends.
+function endsOf(counts) {
+  const runs = [];
+  for (let at = 0; at < counts.length;) {
+    let value = 0, shift = 0, letter = 32;
+    while (letter & 32) {
+      letter = counts.charCodeAt(at++) - 48;
+      value += (letter & 31) * 2 ** shift;
+      shift += 5;
+    }
+    if (letter & 16) value -= 2 ** shift;
+    runs.push(value + (runs.length > 2 ? runs[runs.length - 2] : 0));
+  }
+  let end = 0;
+  return runs.map(run => end += run);
+}
+
+function mix(data, at, colour, amount) {
+  for (let c = 0; c < 3; ++c) data[at + c] += (colour[c] - data[at + c]) * amount;
+}
+
+function tintMask({ data, width, height }, { size: [high, wide], counts }, colour) {
+  const ends = endsOf(counts);
+  let run = 0, first = 0, column = 0;
+  for (let x = 0; x < width; ++x) {
+    const next = Math.floor((x + 0.5) * wide / width);
+    [run, first] = next === column ? [first, first] : [run, run];  // a column may be drawn more than once
+    column = next;
+    for (let y = 0; y < height; ++y) {
+      const place = column * high + Math.floor((y + 0.5) * high / height);
+      while (ends[run] <= place) ++run;
+      if (run % 2 && run < ends.length) mix(data, 4 * (y * width + x), colour, 0.5);
+    }
+  }
+}
+
+// As `lamina segment` does it: a class 0 called background stays as it is, what the network was not shown is dimmed.
+function tintMap({ data, width, height }, { map, shape: [high, wide], classes, background }) {
+  const colours = new Map(classes.map(c => [c.index, rgb(c.color)])), line = Math.max(1, Math.round(Math.max(wide, high) / 500));
+  for (let i = 0; i < width * height; ++i) {
+    const x = Math.floor((i % width + 0.5) * wide / width), y = Math.floor((Math.floor(i / width) + 0.5) * high / height), own = map[y * wide + x];
+    if (own === 65535) mix(data, 4 * i, [22, 22, 27], 0.65);
+    if (own === 65535 || (background && !own)) continue;
+    const edge = [[-line, 0], [line, 0], [0, -line], [0, line]].some(([dx, dy]) => x + dx >= 0 && x + dx < wide && y + dy >= 0 && y + dy < high && map[(y + dy) * wide + x + dx] !== own);
+    mix(data, 4 * i, colours.get(own), edge ? 0.95 : 0.55);
+  }
+}
+
+function drawThings(g, { detections, bones = [] }, scale, unit) {
+  const line = (points, close) => {
+    g.beginPath();
+    points.forEach(([x, y]) => g.lineTo(x * scale, y * scale));
+    if (close) g.closePath();
+    g.stroke();
+  };
+  const things = [...detections].reverse();  // the best on top
+  g.lineJoin = g.lineCap = "round";
+  for (const thing of things) {
+    const [left, top, right, bottom] = thing.box, c = thing.corners || [left, top, right, top, right, bottom, left, bottom];
+    g.strokeStyle = g.fillStyle = thing.color;
+    g.lineWidth = 3 * unit;
+    line([0, 2, 4, 6].map(i => [c[i], c[i + 1]]), true);
+    const points = thing.points || [], seen = p => p && p[2] >= 0.5;
+    for (const [from, to] of bones) if (seen(points[from]) && seen(points[to])) line([points[from], points[to]]);
+    for (const [x, y] of points.filter(seen)) {
+      g.beginPath();
+      g.arc(x * scale, y * scale, 3.5 * unit, 0, 7);
+      g.fill();
+      g.lineWidth = unit; g.strokeStyle = "#111";
+      g.stroke();
+      g.lineWidth = 3 * unit; g.strokeStyle = thing.color;
+    }
+  }
+  g.font = `600 ${13 * unit}px system-ui, sans-serif`;
+  for (const thing of things) {
+    const text = `${thing.name} ${(100 * thing.score).toFixed(0)} %`, high = 19 * unit, wide = g.measureText(text).width + 10 * unit;
+    const left = thing.box[0] * scale - 1.5 * unit, top = thing.box[1] * scale - 1.5 * unit;
+    const x = Math.max(0, Math.min(left, g.canvas.width - wide)), y = top < high ? Math.max(0, top) : top - high;
+    g.fillStyle = thing.color;
+    g.fillRect(x, y, wide, high);
+    g.fillStyle = rgb(thing.color).reduce((sum, c, i) => sum + c * [0.3, 0.59, 0.11][i], 0) > 125 ? "#111" : "#fff";
+    g.fillText(text, x + 5 * unit, y + 14 * unit);
+  }
+}
+
+function drawAnswer(canvas, { bitmap }, answer, alone) {
+  const { width, height } = answer.map || answer.detections ? answer : bitmap, longer = Math.max(width, height);
+  const scale = Math.min(1400, Math.max(alone ? 720 : 480, longer)) / longer, g = canvas.getContext("2d", { willReadFrequently: true });
+  canvas.width = Math.max(1, Math.round(width * scale)); canvas.height = Math.max(1, Math.round(height * scale));
+  g.imageSmoothingEnabled = longer > 64;
+  g.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  const masks = (answer.detections || []).filter(d => d.mask);
+  if (masks.length || answer.map) {
+    const pixels = g.getImageData(0, 0, canvas.width, canvas.height);
+    for (const thing of masks.reverse()) tintMask(pixels, thing.mask, rgb(thing.color));
+    if (answer.map) tintMap(pixels, answer);
+    g.putImageData(pixels, 0, 0);
+  }
+  if (answer.detections) drawThings(g, answer, scale, longer * scale / (alone ? Math.min(720, innerWidth) : 400));
+}
+
+// Shows one photograph's answer; of several with a picture, which chooses the photograph.
+function fillCard(card, model, photo, answer, alone) {
+  const { title, short, rows, unit, doubt, hint, unsure } = told[model.answers](model.name, answer), text = element("figcaption"), list = element("div");
+  if (!alone || model.answers !== "classify") {
+    const canvas = element("canvas"), label = `${photo.name}: ${short}`;
+    drawAnswer(canvas, photo, answer, alone);
+    const holder = element(alone ? "div" : "button", "", "drawn");
+    if (alone) canvas.setAttribute("role", "img");
+    (alone ? canvas : holder).setAttribute("aria-label", label);
+    if (!alone) {
+      holder.type = "button";
+      holder.addEventListener("click", () => showPhotos(state.photos, state.photos.indexOf(photo), { stay: true, push: true }));
+    }
+    holder.append(canvas);
+    card.append(holder);
+  }
+  text.append(...(alone ? [] : [element("b", photo.name), element("p", short)]));
+  if (doubt) text.append(element("p", doubt[0].toUpperCase() + doubt.slice(1) + ".", "doubt"));
+  bars(list, alone ? rows : rows.slice(0, 3), unit, model.answers === "classify" && unit === two ? undefined : 1);
+  text.append(list, ...(alone && hint ? [element("p", hint, "hint")] : []));
+  card.append(text);
+  card.classList.toggle("unsure", !!unsure);
+  return title;
+}
+
+function markPhotos() {
+  for (const [i, card] of [...$("cards").children].entries()) card.querySelector("button")?.setAttribute("aria-pressed", i === state.at);
+}
+
+async function answer() {
+  const model = speaker(), photos = state.photos, alone = photos.length === 1, heading = $("found").querySelector("h2");
+  const shown = $("cards").shown;
+  if (shown?.model === model && shown.photos === photos) return markPhotos();
+  $("cards").shown = { model, photos };
+  $("found").hidden = true;
+  if (!model) return;
+  const current = () => $("cards").shown.model === model && $("cards").shown.photos === photos;
+  const cards = photos.map(() => element("figure"));
+  await Promise.all(photos.map(async (photo, i) => {
+    try {
+      const known = photo.answers.get(model.name) || answerOf(model, photo);
+      photo.answers.set(model.name, known);
+      const title = fillCard(cards[i], model, photo, await known, alone);
+      if (alone) heading.textContent = title;
+    } catch (error) {
+      photo.answers.delete(model.name);
+      if (alone && current()) $("cards").shown = null;  // to be asked again
+      cards[i].replaceChildren(element("figcaption", `${photo.name}: ${error.message}`, "error"));
+      if (alone && current()) say(error.message, true);
+    }
+  }));
+  if (!current()) return;
+  if (!alone) heading.textContent = `What the model “${model.name}” says of ${photos.length} photographs`;
+  const beside = alone && model.answers === "classify";  // the photograph itself is shown below
+  beside ? $("right").prepend($("found")) : $("drop").after($("found"));
+  $("found").className = alone ? (beside ? "beside" : "alone") : "several";
+  $("cards").replaceChildren(...cards);
+  $("found").hidden = false;
+  markPhotos();
+}
+
+// Of models that this page shows nothing of: what answers for them.
+const withoutPage = () => `None of the models that are served (${state.models.map(m => m.name).join(", ")}) can be shown here: they do not ` +
+  "say how a photograph becomes their input, which --preprocess of lamina serve does. Tensors go to /v2/models/MODEL/infer.";
