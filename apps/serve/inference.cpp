@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "lamina/base/json.h"
-#include "serve/values.h"
 
 namespace lamina::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "serve/values.h"
+#include "serve/inference.h"
 
 #include <fmt/core.h>
 
