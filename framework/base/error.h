@@ -12,15 +12,15 @@
 
 namespace lamina {
 
-/// Every failure the library reports: a mistake of the caller, a malformed file, a device out of memory.
-/// The message names the place, what was expected and what was found.
+/// Every failure that the library reports: a mistake of the caller, a malformed file, a device out of memory.
+/// The message has the place, what was expected and what was found.
 class LAMINA_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A Graph cannot be compiled before the values of these inputs are known, because shapes, axes or weights depend on
-/// them: give them as `CompileOptions::constants`.
+/// Thrown by compiling a Graph if shapes, axes or weights depend on the values of these inputs. Give the values as
+/// `CompileOptions::constants`.
 class LAMINA_API UnboundInputs : public Error {
  public:
   UnboundInputs(const std::string& what, std::vector<std::string> inputs) : Error(what), names(std::move(inputs)) {}

@@ -7,15 +7,16 @@
 
 namespace lamina {
 
-/// A fixed set of threads that share out the indices of a loop. Each Plan on a CPU has one of its own, unless
-/// `CompileOptions::pool` gives it one that several share; there is no global pool. The thread that calls
-/// `parallel_for` works too, so a pool of one starts no thread at all. Threads that have had nothing to do for some
-/// 50 µs sleep.
+/// A fixed set of threads that divide the indices of a loop. Each Plan on a CPU has its own pool, unless
+/// `CompileOptions::pool` gives it one that several plans share; there is no global pool. The thread that calls
+/// `parallel_for` works too, so a pool of one starts no thread. A thread sleeps when it has had nothing to do for some
+/// 50 µs.
 ///
-/// A forked child has none of the threads: there a pool of more than one throws Error when it is used.
+/// A forked child has none of these threads. There a pool of more than one thread throws Error when it is used.
 class LAMINA_API ThreadPool {
  public:
-  /// Throws Error unless threads is 1 to 4096, and if the system has not as many; those started so far have ended then.
+  /// Throws Error unless threads is 1 to 4096. Also throws Error if the system cannot start so many; those that were
+  /// started have then ended.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -23,20 +24,20 @@ class LAMINA_API ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Calls body(index, worker) once for every index in [0, count), worker in [0, threads()), and returns when all are
-  /// done. Each thread has a stretch of the indices, in order, and then takes what is left of the others', one index at
-  /// a time: uneven ones balance, and loop after loop a thread works where its cache has what it wrote before. The
-  /// first exception thrown stops the loop and is rethrown here. Allocates nothing. Loops of several threads run one
-  /// after the other, unless the pool is one of a single thread; a loop inside a loop is not possible.
+  /// Calls body(index, worker) once for every index in [0, count), with worker in [0, threads()). It returns when all
+  /// are done. Each thread first takes its own range of indices, in order; then it takes what is left of the others'
+  /// ranges, one index at a time. So uneven work is balanced, and in each loop a thread works on data that are still in
+  /// its cache. The first exception stops the loop, and is rethrown here. Nothing is allocated. Loops of several
+  /// threads run one after the other, unless the pool has a single thread. A loop inside a loop is not possible.
   template <class Body>
   void parallel_for(std::int64_t count, const Body& body) {
     run({count, &body,
          [](const void* b, std::int64_t index, int worker) { (*static_cast<const Body*>(b))(index, worker); }});
   }
 
-  /// While one lives, the pool is its thread's alone: others wait, and get it in the order in which they asked. A run
-  /// of a Plan takes one, so plans that share a pool run one at a time, each on all threads. A pool of a single thread
-  /// is nobody's. Throws Error where this thread has a turn already, and in a forked child.
+  /// While a Turn lives, its thread alone has the pool. Others wait, and get the pool in the order in which they asked.
+  /// A run of a Plan takes a Turn, so plans that share a pool run one at a time, each on all threads. A pool of a
+  /// single thread needs no Turn. Throws Error if this thread has a Turn already, and in a forked child.
   class LAMINA_API Turn {
    public:
     explicit Turn(ThreadPool& pool);
@@ -48,9 +49,9 @@ class LAMINA_API ThreadPool {
     ThreadPool& pool_;
   };
 
-  /// The number of threads that this process may run at once, at least 1: the cores that it may run on (its affinity)
-  /// or, if they are fewer, the processors' time that its control groups allow it, rounded down, as threads of a plan
-  /// wait for each other.
+  /// The number of threads that this process may run at once, at least 1. It is the smaller of two numbers: the cores
+  /// on which it may run (its affinity), and the processor time that its control groups allow, rounded down, because
+  /// threads of a plan wait for each other.
   static int default_threads();
 
  private:

@@ -1,14 +1,14 @@
 #ifndef LAMINA_C_H
 #define LAMINA_C_H
 
-/// Lamina for C11, and for every language that calls C. examples/c is a complete program; docs/embedding.md has the
+/// Lamina for C11, and for every language that calls C. examples/c is a complete program. docs/embedding.md has the
 /// rules.
 ///
 ///   lamina_model* model = NULL;
 ///   if (lamina_model_load("net.onnx", &model) != LAMINA_OK) fprintf(stderr, "%s\n", lamina_last_error());
 ///
-/// What can fail returns a lamina_status, and leaves what it was to write as it was unless that is LAMINA_OK; no C++
-/// exception comes across. What is here stays as it is: later versions only append.
+/// A function that can fail returns a lamina_status. If that is not LAMINA_OK, its outputs are unchanged. No C++
+/// exception leaves the library. The interface is stable: later versions only append.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 #define LAMINA_C_API __attribute__((visibility("default")))
 #endif
 
-/// Of what this header declares; lamina_c_version() is that of the library which runs, and may be a later one.
+/// The version of this header. lamina_c_version() gives the version of the library that runs, which may be later.
 #define LAMINA_C_VERSION 1
 
 #ifdef __cplusplus
@@ -29,8 +29,8 @@ extern "C" {
 typedef int32_t lamina_status;
 enum {
   LAMINA_OK = 0,
-  LAMINA_ERROR = 1,         ///< a file, a model or an input is not what it should be, or the device failed
-  LAMINA_OUT_OF_MEMORY = 2  ///< the host's
+  LAMINA_ERROR = 1,         ///< a file, a model or an input is wrong, or the device failed
+  LAMINA_OUT_OF_MEMORY = 2  ///< the host has not enough memory
 };
 
 /// Types of elements.
@@ -53,18 +53,18 @@ enum {
 
 #define LAMINA_MAX_RANK 8
 #define LAMINA_BATCH (-1)  ///< in a model's shapes: the batch
-#define LAMINA_OPEN (-2)   ///< in a model's shapes: what lamina_compile_options.input_shapes has to say
+#define LAMINA_OPEN (-2)   ///< in a model's shapes: open; lamina_compile_options.input_shapes must give it
 
 #define LAMINA_HOST 0
 #define LAMINA_CUDA(index) ((index) + 1)
 
-/// A network, its weights, and what its file says of photographs and classes. Threads may share one.
+/// A network, its weights, and what its file says about photographs and classes. Threads may share a model.
 typedef struct lamina_model lamina_model;
-/// A model compiled for one device, batch and precision. One thread at a time may use it; compile one for each, they
-/// share the weights. It outlives its model.
+/// A model compiled for one device, batch and precision. One thread at a time may use a plan. Compile one for each
+/// thread: they share the weights. You may free the model before its plans.
 typedef struct lamina_plan lamina_plan;
 
-/// Elements in memory of somebody's, dense and row-major. Images are [N, C, H, W].
+/// Elements in somebody's memory, dense and row-major. Images are [N, C, H, W].
 typedef struct lamina_tensor {
   void* data;
   int64_t shape[LAMINA_MAX_RANK];
@@ -74,15 +74,15 @@ typedef struct lamina_tensor {
   int32_t reserved;  ///< 0
 } lamina_tensor;
 
-/// What a model or a plan takes or gives. Lives as long as that does.
+/// An input or an output of a model or a plan. It lives as long as the model or the plan.
 typedef struct lamina_port {
   const char* name;
   int64_t shape[LAMINA_MAX_RANK];
-  int32_t rank;  ///< -1: of a model's output, only compiling tells; of its input, lamina_compile_options.input_shapes
+  int32_t rank;  ///< -1: open. A model's output: compiling tells it; an input: lamina_compile_options.input_shapes does
   lamina_dtype dtype;
 } lamina_port;
 
-/// All but `size` may be 0: {.size = sizeof(lamina_compile_options), .batch = 8}.
+/// Every field except `size` may be 0: {.size = sizeof(lamina_compile_options), .batch = 8}.
 typedef struct lamina_compile_options {
   size_t size;                      ///< sizeof(lamina_compile_options)
   int64_t batch;                    ///< 0: 1
@@ -92,15 +92,16 @@ typedef struct lamina_compile_options {
   const char* output_format;        ///< likewise
   const lamina_port* input_shapes;  ///< names and shapes of inputs that the model leaves open
   size_t input_shape_count;
-  int32_t threads;          ///< of a CPU; 0: one for each core
-  int32_t batch_invariant;  ///< not 0: on a GPU too an image's bits do not depend on its batch
-  /// Values, on the host, of inputs that shapes, axes or weights depend on, and their names: they are inputs no more.
+  int32_t threads;          ///< on a CPU; 0: one for each core
+  int32_t batch_invariant;  ///< not 0: also on a GPU, an image's bits do not depend on its batch
+  /// Names, and values on the host, of inputs that shapes, axes or weights depend on. The plan no longer has these
+  /// inputs.
   const lamina_tensor* constants;
   const char* const* constant_names;
   size_t constant_count;
 } lamina_compile_options;
 
-/// Of a pixel, 8 bits a sample.
+/// The bytes of a pixel, 8 bits a sample.
 typedef int32_t lamina_pixel_format;
 enum {
   LAMINA_RGB = 0,
@@ -108,35 +109,35 @@ enum {
   LAMINA_RGBA = 2,
   LAMINA_BGRA = 3,
   LAMINA_GRAY = 4,
-  LAMINA_NV12 = 5  ///< a plane of Y, then one of U and V in turn
+  LAMINA_NV12 = 5  ///< a plane of Y, then a plane of U and V in turn
 };
 
-/// A picture in memory of yours, such as a camera's frame.
+/// A picture in your memory, such as a camera's frame.
 typedef struct lamina_picture {
   const uint8_t* data;    ///< the top row
-  const uint8_t* chroma;  ///< of LAMINA_NV12; NULL: right after the rows of Y
-  int64_t stride;         ///< bytes from one row to the next; 0: they follow each other
+  const uint8_t* chroma;  ///< for LAMINA_NV12: U and V; NULL: right after the rows of Y
+  int64_t stride;         ///< bytes from one row to the next; 0: rows follow each other
   int32_t width, height;
   lamina_pixel_format format;
   int32_t reserved;  ///< 0
 } lamina_picture;
 
-/// A class and how probable it is.
+/// A class and its probability.
 typedef struct lamina_scored {
   int32_t index;
   float score;
 } lamina_scored;
 
-/// Of the library that runs: LAMINA_C_VERSION, and "0.2.0".
+/// The versions of the library that runs: LAMINA_C_VERSION, and "0.2.0".
 LAMINA_C_API int32_t lamina_c_version(void);
 LAMINA_C_API const char* lamina_version(void);
-/// What went wrong in the last call of this thread that did not return LAMINA_OK: where, what was expected, what was
-/// found. Valid until the next that does not.
+/// The message of this thread's last call that did not return LAMINA_OK: the place, what was expected, what was found.
+/// Valid until the next such call.
 LAMINA_C_API const char* lamina_last_error(void);
 
-/// Opens a model file of Lamina's, or an .onnx file.
+/// Opens a Lamina model file or an .onnx file.
 LAMINA_C_API lamina_status lamina_model_load(const char* path, lamina_model** model);
-/// One of the ready-made networks, such as "alexnet" or "resnet18", with a file of weights: .safetensors, or PyTorch's
+/// Makes a ready-made network, such as "alexnet" or "resnet18", with weights from a file: .safetensors, or PyTorch's
 /// .pth. classes: 0 for 1000.
 LAMINA_C_API lamina_status lamina_model_load_network(const char* network, int32_t classes, const char* weights,
                                                      lamina_model** model);
@@ -144,7 +145,7 @@ LAMINA_C_API void lamina_model_free(lamina_model* model);
 
 LAMINA_C_API lamina_status lamina_model_inputs(const lamina_model* model, const lamina_port** ports, size_t* count);
 LAMINA_C_API lamina_status lamina_model_outputs(const lamina_model* model, const lamina_port** ports, size_t* count);
-/// Names of the classes, by number. None where the model does not say. They live as long as the model.
+/// The names of the classes, by number; none if the model has no names. They live as long as the model.
 LAMINA_C_API lamina_status lamina_model_labels(const lamina_model* model, const char* const** labels, size_t* count);
 
 /// options: NULL for the defaults.
@@ -152,44 +153,46 @@ LAMINA_C_API lamina_status lamina_model_compile(const lamina_model* model, const
                                                 lamina_plan** plan);
 LAMINA_C_API void lamina_plan_free(lamina_plan* plan);
 
-/// All extents are numbers.
+/// The inputs and outputs of a plan; all extents are numbers.
 LAMINA_C_API lamina_status lamina_plan_inputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
 LAMINA_C_API lamina_status lamina_plan_outputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
-/// A table of the steps and their kernels, for people. Lives as long as the plan.
+/// A table of the steps and their kernels, for people. It lives as long as the plan.
 LAMINA_C_API lamina_status lamina_plan_summary(const lamina_plan* plan, const char** text);
 
-/// Runs on inputs in the order of lamina_plan_inputs, and fills in as many outputs as the plan has: with views into the
-/// plan that its next run overwrites. Fewer images than the batch may be given; the outputs are then of so many. Inputs
-/// are on the host, or on the plan's GPU: then the work is enqueued on `stream` (a cudaStream_t; NULL: the default one)
-/// and the outputs are there.
+/// Runs the plan. Inputs are in the order of lamina_plan_inputs. The outputs, as many as the plan has, become views
+/// into the plan; its next run overwrites them. You may give fewer images than the batch; the outputs are then for
+/// these. If the inputs are on the host, so are the outputs, complete on return. If they are on the plan's GPU, the
+/// work is enqueued on `stream` (a cudaStream_t; NULL: the default one), and the outputs are on the GPU.
 LAMINA_C_API lamina_status lamina_plan_run(lamina_plan* plan, const lamina_tensor* inputs, size_t input_count,
                                            lamina_tensor* outputs, size_t output_count, void* stream);
-/// The same into memory of yours, which is no input's and no other output's: outputs with data, shape, type and device.
+/// The same into your memory, which no input and no other output may use. Set data, shape, type and device of the
+/// outputs.
 LAMINA_C_API lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_tensor* inputs, size_t input_count,
                                                 const lamina_tensor* outputs, size_t output_count, void* stream);
 
-/// Says how photographs become the model's input, where its file does not, as few .onnx files do: "imagenet" for most
-/// networks, "caffe", or an object such as model files hold, {"resize": 256, "crop": 224, "mean": [0, 0, 0]}:
-/// docs/formats.md has its keys. Not while others use the model.
+/// Says how photographs become the model's input. Most .onnx files do not say it. It is "imagenet" for most networks,
+/// "caffe", or a JSON object as in model files, {"resize": 256, "crop": 224, "mean": [0, 0, 0]}; docs/formats.md has
+/// its keys. Do not call this while others use the model.
 LAMINA_C_API lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess);
-/// Photographs as the model's file or lamina_model_set_preprocess says, an error where neither does: `side` x `side`
-/// pixels, f32 [3, side, side].
+/// The size of the model's input: a photograph becomes f32 [3, side, side]. The model's file or
+/// lamina_model_set_preprocess tells it. It is an error if neither does, or if the input is not square.
 LAMINA_C_API lamina_status lamina_photo_side(const lamina_model* model, int32_t* side);
-/// Writes `count` = 3 * side * side numbers to `input`: of a file; of the bytes of one; of pixels. Files are turned
-/// upright as their EXIF data say, and laid on white where they are transparent. What the shape of the model's input
-/// says is meant: [1, 3, H, W] that is no square, [1, H, W, 3], or one grey channel.
+/// Writes `count` = 3 * side * side numbers to `input`: from a file, from the bytes of a file, or from pixels. Files
+/// are turned upright by their EXIF data, and laid on white where they are transparent. If the model's input has
+/// another form, such as [1, 3, H, W] that is not square, [1, H, W, 3] or one grey channel, `count` is its number of
+/// elements.
 LAMINA_C_API lamina_status lamina_photo_read(const lamina_model* model, const char* path, float* input, size_t count);
 LAMINA_C_API lamina_status lamina_photo_decode(const lamina_model* model, const void* bytes, size_t size, float* input,
                                                size_t count);
 LAMINA_C_API lamina_status lamina_photo_convert(const lamina_model* model, const lamina_picture* picture, float* input,
                                                 size_t count);
 
-/// The `count` best classes of one image, the best first, out of the `numbers` that the model's first output has for
-/// it. What they are, logits or probabilities, its last op says; a lone sigmoid is of two classes, so that count may
-/// be 2.
+/// The `count` best classes of one image, the best first. `output` has the `numbers` of the model's first output for
+/// this image. The model's last op tells if they are logits or probabilities. A single sigmoid gives two classes, so
+/// `count` may be 2.
 LAMINA_C_API lamina_status lamina_model_top_classes(const lamina_model* model, const float* output, size_t numbers,
                                                     lamina_scored* best, size_t count);
-/// The same of numbers that are logits.
+/// The same for numbers that are logits.
 LAMINA_C_API lamina_status lamina_top_classes(const float* logits, size_t classes, lamina_scored* best, size_t count);
 
 #ifdef __cplusplus

@@ -16,13 +16,13 @@ namespace lamina {
 
 /// Which of a file's tensors are opened, and under which names.
 struct OpenOptions {
-  /// Of a PyTorch checkpoint, where its weights are: "ema", or "ema.state_dict". Empty: found as `Weights::open` says.
+  /// Where a PyTorch checkpoint has its weights: "ema", or "ema.state_dict". Empty: found as `Weights::open` says.
   std::string key = {};
-  /// Left out of every name that begins with it, such as "backbone."; a name that does not stays as it is.
+  /// A prefix that is removed from names, such as "backbone.". Names without it stay as they are.
   std::string strip_prefix = {};
 };
 
-/// Named tensors in order, and string metadata: what a weight file holds. Copies share the tensors' memory.
+/// The content of a weight file: named tensors in order, and string metadata. Copies share the tensors' memory.
 ///
 ///   Weights weights = Weights::open("alexnet.safetensors");
 ///   Tensor w = weights.at("features.0.weight");            // a view of the memory-mapped file
@@ -30,18 +30,17 @@ class LAMINA_API Weights {
  public:
   Weights() = default;
 
-  /// Opens a weight file, recognised by its content and not by its name:
+  /// Opens a weight file. Its content tells the format, not its name:
   /// - safetensors;
-  /// - NumPy's .npy, whose one tensor is named by the file's stem ("image" for "dir/image.npy"), and .npz;
-  /// - PyTorch's .pth and .pt, zip or legacy: a state dict, also one that a checkpoint holds under a usual key, such as
-  ///   "model", or the only one that it holds under any; prefixes "module." and "_orig_mod." that all names share are
-  ///   left out, and so are values that are no tensors, and objects. Nothing in the file is executed. `notes` says what
-  ///   was chosen.
+  /// - NumPy's .npy and .npz; the one tensor of an .npy has the file's stem as its name ("image" for "dir/image.npy");
+  /// - PyTorch's .pth and .pt, zip or legacy, with a state dict. A checkpoint has it under a usual key, such as
+  ///   "model", or it is the only one under any key. Prefixes "module." and "_orig_mod." that all names share are
+  ///   removed. Values that are not tensors are ignored. Nothing in the file is executed. `notes` says what was chosen.
   ///
-  /// The file is memory-mapped, and checked as a whole before this returns; no tensor is read yet. Throws Error naming
-  /// the file, the tensor, what was expected and what was found; where there are several sets of weights of which none
-  /// is the likeliest, naming their keys; if there is nothing under `options.key`, or no name begins with
-  /// `options.strip_prefix`.
+  /// The file is memory-mapped, and checked as a whole before this returns; no tensor is read yet. Throws Error with
+  /// the file, the tensor, what was expected and what was found. Throws Error too if there are several sets of weights
+  /// and none is the likeliest (it names their keys), if there is nothing under `options.key`, or if no name begins
+  /// with `options.strip_prefix`.
   static Weights open(const std::string& path, const OpenOptions& options = {});
 
   bool empty() const { return entries_.empty(); }
@@ -51,36 +50,36 @@ class LAMINA_API Weights {
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const { return index_.contains(name); }
 
-  /// Every tensor's name, dtype, shape and bytes, without reading any; also of tensors that can only be listed.
+  /// Name, dtype, shape and bytes of every tensor, without reading one; also of tensors that can only be listed.
   std::vector<TensorInfo> entries() const;
-  /// One of them; null if there is none of that name. Valid until the Weights change.
+  /// The same for one tensor; null if there is none with that name. Valid until the Weights change.
   const TensorInfo* info(std::string_view name) const;
 
-  /// The tensor of that name, on the device it was put there; nothing if there is none. From a file it is a view that
-  /// keeps the mapping alive; where the file stores it misaligned, strided or in another byte order, each call makes
-  /// a packed copy. Writing to a view is seen by the other views but never reaches the file.
-  /// Throws Error for a tensor that can only be listed: of a dtype or a rank that Tensor has not.
+  /// The tensor with that name, on the device on which it was set; empty if there is none. A tensor from a file is a
+  /// view that keeps the mapping alive. If the file stores it misaligned, strided or in another byte order, each call
+  /// makes a packed copy. If you write to a view, the other views see it, but the file never changes. Throws Error for
+  /// a tensor that can only be listed, because Tensor does not have its dtype or rank.
   std::optional<Tensor> find(std::string_view name) const;
 
-  /// As `find`, but throws Error, naming the nearest names, if there is none of that name.
+  /// As `find`, but throws Error if there is none with that name. The message has the nearest names.
   Tensor at(std::string_view name) const;
 
-  /// Puts a tensor in at the end, or in the place of the one of that name. Throws Error if it is undefined.
+  /// Adds a tensor at the end, or replaces the one with that name. Throws Error if the tensor is undefined.
   void set(const std::string& name, Tensor tensor);
 
-  /// The same tensors and metadata under names without `prefix`, where they have it. Throws Error if two names are then
-  /// the same.
+  /// The same tensors and metadata, with `prefix` removed from the names that have it. Throws Error if two names are
+  /// then the same.
   Weights without_prefix(std::string_view prefix) const;
 
-  /// What opening chose and left out where the file did not say: a sentence each, with the file's name in front.
+  /// What opening chose and left out: one sentence for each, with the file's name in front.
   const std::vector<std::string>& notes() const { return notes_; }
 
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::map<std::string, std::string>& metadata() { return metadata_; }
 
-  /// Writes all tensors and the metadata as safetensors. The old file stays intact if that fails; it may be the one
-  /// these Weights were opened from. Throws Error if the system refuses, for a tensor that can only be listed, and for
-  /// names that are not UTF-8 or are "__metadata__".
+  /// Writes all tensors and the metadata as safetensors. If it fails, the old file stays as it was. The path may be the
+  /// file from which these Weights were opened. Throws Error if the system refuses, for a tensor that can only be
+  /// listed, and for names that are not UTF-8 or are "__metadata__".
   void save(const std::string& path) const;
 
  private:

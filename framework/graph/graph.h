@@ -22,22 +22,22 @@ struct Value {
   int node = -1;
 };
 
-/// A network: named nodes, each a module applied to the outputs of earlier nodes. A node's name is the prefix of its
-/// parameters in state dicts: node "features.0" owns "features.0.weight" and "features.0.bias".
+/// A network: a list of named nodes. Each node applies a module to the outputs of earlier nodes. A node's name is the
+/// prefix of its parameters in state dicts: node "features.0" owns "features.0.weight" and "features.0.bias".
 ///
-/// Building and loading change a Graph; afterwards a `const Graph` may be shared by threads.
+/// Building and loading change a Graph. After that, threads may share a `const Graph`.
 class LAMINA_API Graph {
  public:
   struct Node {
     std::string name;
     std::shared_ptr<Module> module;  ///< null for an input
     std::vector<int> inputs;         ///< indices of earlier nodes; -1: an optional operand that is left out
-    /// Of the output; the batch may be `lamina::batch`, and an extent of an input `lamina::open`. Nothing where only
-    /// compiling tells: of an Op, and of what depends on one.
+    /// The shape of the output. The batch may be `lamina::batch`, and an extent of an input `lamina::open`. It is empty
+    /// for an Op and for the nodes that depend on one: their shapes are known only after compiling.
     std::optional<Shape> shape;
-    DType dtype = DType::f32;  ///< of an input
+    DType dtype = DType::f32;  ///< for an input: its type
 
-    /// Whether it is an input that need not be given: a constant with `Constant::input`.
+    /// Whether this is an optional input: a constant with `Constant::input`.
     bool is_optional() const;
   };
 
@@ -48,8 +48,8 @@ class LAMINA_API Graph {
   /// Adds an input. Throws Error if the name is taken.
   Value input(std::string name, Shape shape, DType dtype = DType::f32);
 
-  /// Adds a node. A Value{} among the inputs leaves out an optional operand. Throws Error, naming the node, if the name
-  /// is taken or the inputs do not fit the module.
+  /// Adds a node. Value{} as an input leaves out an optional operand. Throws Error, naming the node, if the name is
+  /// taken or the inputs do not fit the module.
   Value add(std::string name, std::shared_ptr<Module> module, std::span<const Value> inputs);
   template <class M>
   requires std::is_base_of_v<Module, M> Value add(std::string name, M module, Value input) {
@@ -59,70 +59,71 @@ class LAMINA_API Graph {
   requires std::is_base_of_v<Module, M> Value add(std::string name, M module, std::initializer_list<Value> inputs) {
     return add(std::move(name), std::make_shared<M>(std::move(module)), {inputs.begin(), inputs.size()});
   }
-  /// Adds a node named after its operation and its place among the nodes, e.g. "relu_2".
+  /// Adds a node without a name of yours. Its name is its operation and its index, e.g. "relu_2".
   template <class M>
   requires std::is_base_of_v<Module, M> Value add(M module, Value input) {
     std::string name = std::string(module.op()) + '_' + std::to_string(nodes_.size());
     return add(std::move(name), std::move(module), input);
   }
 
-  /// Marks a value as an output; outputs are returned in the order of these calls.
+  /// Makes a value an output. The order of these calls is the order of the outputs.
   void output(Value value);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& inputs() const { return inputs_; }
   const std::vector<int>& outputs() const { return outputs_; }
-  /// The inputs that need not be given, which are constants of the graph (`Constant::offer`): an .onnx file's that have
-  /// an initializer. `CompileOptions::constants` gives one another value, `CompileOptions::input_shapes` makes one an
-  /// input of the Plan, behind the graph's own.
+  /// The optional inputs: constants of the graph for which a caller may give another value (`Constant::offer`). In an
+  /// .onnx file they are the inputs with an initializer. `CompileOptions::constants` gives one another value;
+  /// `CompileOptions::input_shapes` makes one an input of the Plan, after the graph's own inputs.
   std::vector<int> optional_inputs() const;
-  /// The node of that name, or null.
+  /// The node with that name, or null.
   const Node* find(std::string_view name) const;
 
-  /// Grows with every change: what was compiled before is of another network.
+  /// A number that grows with every change. A Plan that was compiled before a change belongs to another network.
   std::uint64_t changes() const { return changes_; }
 
-  /// Sets every parameter from the tensor of its name, without copying f32 ones. Returns the names of the tensors
-  /// that no node uses (`num_batches_tracked` aside). A prefix "module.", "_orig_mod." or "model." that all names of
-  /// the file have and the graph's have not is passed over. Throws one Error that lists every missing and mis-shaped
-  /// tensor, with the nearest names there are for the first of them; the graph is then unchanged.
+  /// Sets every parameter from the tensor with its name; f32 tensors are not copied. Returns the names of the tensors
+  /// that no node uses, except `num_batches_tracked`. If all names of the file have a prefix "module.", "_orig_mod." or
+  /// "model." and the graph's names do not, the prefix is ignored. Throws one Error that lists all missing and
+  /// mis-shaped tensors, with the nearest names for the first ones; the graph is then unchanged.
   std::vector<std::string> load(const Weights& weights);
 
-  /// Every parameter under its state-dict name. Throws Error if one was never set.
+  /// All parameters, by their state-dict names. Throws Error if one was never set.
   Weights state_dict() const;
 
-  /// The graph of a self-describing model file, weights included. Throws Error if the file or its graph is malformed.
+  /// Loads the graph of a self-describing model file, with its weights. Throws Error if the file or its graph is
+  /// malformed.
   static Graph load(const std::string& path);
-  /// Writes a self-describing model file: weights and graph. An existing file is replaced only on success.
+  /// Writes a self-describing model file with weights and graph. An existing file is replaced only on success.
   void save(const std::string& path) const;
 
-  /// A table of the nodes: name, operation, output shape, parameters, FLOPs, activation bytes; and the totals, when the
-  /// batch is n.
+  /// A table of the nodes for a batch of n: name, operation, output shape, parameters, FLOPs, activation bytes, and the
+  /// totals.
   std::string summary(std::int64_t n = 1) const;
   std::string summary(const CompileOptions& options) const;
 
-  /// Decides shapes, fusion, memory and kernels for one device, batch and precision. Throws Error if that cannot be;
-  /// UnboundInputs, which is one, if values of inputs must be known for it.
+  /// Compiles the graph for one device, batch and precision: decides shapes, fusion, memory and kernels. Throws Error
+  /// if this is not possible. It throws UnboundInputs, an Error, if it first needs the values of some inputs.
   Plan compile(const CompileOptions& options = {}) const&;
-  /// The same of a graph that is not wanted afterwards, `std::move(graph).compile()`: its weights go one by one as they
-  /// are packed, where nobody else has them, so that they are not in memory twice. What the Plan uses where it lies
-  /// counts as its own then (`Plan::memory`). The graph is gone also if this throws.
+  /// The same for a graph that you no longer need: `std::move(graph).compile()`. Each weight that nobody else uses is
+  /// freed when it is packed, so the weights are not in memory twice. Weights that the Plan uses unpacked then count as
+  /// the Plan's (`Plan::memory`). The graph is gone even if this throws.
   Plan compile(const CompileOptions& options = {}) &&;
 
-  /// The bytes that `compile` with these options will hold, exactly, found out without taking any on a GPU. Weights
-  /// that other Plans have already are counted in full, and are `shared` too: it will take total() - shared more.
-  /// Throws Error as `compile` does.
+  /// The exact number of bytes that a Plan with these options will hold. Nothing is allocated on a GPU to find it.
+  /// Weights that other Plans already have are counted in full, and in `shared` too: the new Plan takes
+  /// total() - shared more. Throws Error as `compile` does.
   PlanMemory plan_memory(const CompileOptions& options = {}) const;
-  /// What `Plan::summary` would say, found out likewise; with `CompileOptions::description` also of a device that is
-  /// not there. Throws Error as `compile` does.
+  /// The text that `Plan::summary` would give, found in the same way. With `CompileOptions::description` it also works
+  /// for a device that is not there. Throws Error as `compile` does.
   std::string plan_summary(const CompileOptions& options = {}) const;
 
-  /// The part of this graph that computes node `name`, which becomes the only output. Modules are shared, not copied.
+  /// The part of this graph that computes node `name`; this node is its only output. Modules are shared, not copied.
   /// Throws Error if there is no such node.
   Graph until(std::string_view name) const;
 
-  /// The output shape of every node when the batch is n, in the order of `nodes()`. Throws Error if that alone does not
-  /// tell.
+  /// The output shape of every node for a batch of n, in the order of `nodes()`. Throws Error if the batch alone does
+  /// not determine the shapes.
   std::vector<Shape> shapes(std::int64_t n) const;
 
  private:

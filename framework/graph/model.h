@@ -11,8 +11,8 @@
 
 namespace lamina {
 
-/// How a photograph becomes a model's input, where that is known. To use what is not throws Error, which says how to
-/// give it.
+/// How a photograph becomes a model's input, if this is known. If it is not known, using it throws an Error that says
+/// how to give it.
 class LAMINA_API ModelPreprocess : public std::optional<Preprocess> {
  public:
   using std::optional<Preprocess>::optional;
@@ -27,25 +27,26 @@ class LAMINA_API ModelPreprocess : public std::optional<Preprocess> {
   friend bool operator==(const ModelPreprocess& a, const ModelPreprocess& b) { return b ? a == *b : !a; }
 };
 
-/// All that a self-describing model file holds: docs/formats.md describes it.
+/// Everything in a self-describing model file; docs/formats.md describes it.
 struct Model {
   Graph graph;                      ///< weights included
-  ModelPreprocess preprocess;       ///< how a photograph becomes the input; of an .onnx file what its exporter noted
+  ModelPreprocess preprocess;       ///< how a photograph becomes the input; an .onnx file's exporter may note it
   std::vector<std::string> labels;  ///< names of the classes, by number; may be empty
   std::string description;          ///< what the model is for, such as "reads handwritten digits"; may be empty
-  /// What else its exporter noted, by key: of a detector "task", "names", "imgsz".
+  /// Other notes of the exporter, by key; a detector has "task", "names", "imgsz".
   std::map<std::string, std::string, std::less<>> metadata;
-  std::vector<std::string> warnings = {};  ///< of loading: tensors that the graph does not use
+  std::vector<std::string> warnings = {};  ///< from loading: tensors that the graph does not use
 };
 
-/// Opens a model file of Lamina's, or an .onnx file. Throws Error, naming the file, if it is malformed, describes no
-/// graph, or needs what Lamina has not.
+/// Opens a Lamina model file or an .onnx file. Throws Error, naming the file, if the file is malformed, has no graph,
+/// or needs something that Lamina does not have.
 LAMINA_API Model load_model(const std::string& path);
 
-/// Reads a model out of weights that carry one in their metadata.
+/// Makes a model from weights that have a graph in their metadata.
 LAMINA_API Model model_from(const Weights& weights);
 
-/// The inverse: the parameters, and all else in the metadata. Throws Error if a parameter was never set.
+/// The inverse: weights that have everything else of the model in their metadata. Throws Error if a parameter was never
+/// set.
 LAMINA_API Weights to_weights(const Model& model);
 
 /// Writes a model file. An existing file is replaced only on success.

@@ -5,7 +5,8 @@
 
 #include "lamina/graph/graph.h"
 
-/// Ready-made networks, without weights: load them next. Names of nodes are the keys of the published state dicts.
+/// Ready-made networks, without weights; `Graph::load` loads these. The names of nodes are the keys of the published
+/// state dicts.
 namespace lamina {
 
 /// torchvision's AlexNet ("One weird trick for parallelizing convolutional neural networks", Krizhevsky 2014):
@@ -29,13 +30,13 @@ LAMINA_API Graph vgg16(int classes = 1000);
 /// output "fc" [N, classes]. 11,689,512 parameters for 1000 classes.
 LAMINA_API Graph resnet18(int classes = 1000);
 
-/// The names that `network` knows.
+/// The names for `network`.
 LAMINA_API std::span<const std::string_view> network_names();
 
-/// The network of that name: "alexnet", "resnet18". Throws Error naming the choices.
+/// The network with that name: "alexnet", "resnet18". For an unknown name it throws an Error that lists the choices.
 LAMINA_API Graph network(std::string_view name, int classes = 1000);
 
-/// How photographs become the inputs that the published weights of that network were trained with.
+/// The preprocessing with which the published weights of that network were trained.
 LAMINA_API Preprocess network_preprocess(std::string_view name);
 
 }  // namespace lamina

@@ -6,22 +6,22 @@
 
 namespace lamina {
 
-/// What an input that takes pictures is like: [N, C, H, W] or [N, H, W, C], of three channels or a grey one.
+/// The form of an input that takes pictures: [N, C, H, W] or [N, H, W, C], with three channels or one grey channel.
 struct PictureInput {
   bool channels_last = false;
   int channels = 3;
   std::int64_t height = 0, width = 0;  ///< may be `lamina::open`
 };
 
-/// Of the shape of an input; nothing where it is no picture's.
+/// The form of an input with that shape; empty if it does not take pictures.
 LAMINA_API std::optional<PictureInput> picture_input(const Shape& shape);
 
-/// Has the graph's one input take pictures f32 [N, 3, H, W], whatever form of them it takes: they are made grey, turned
-/// to channels last, rounded to the input's type by nodes in front of it. A graph that takes them already, or takes no
-/// pictures, stays as it is. What makes photographs of preprocessed pixels can then run any classifier.
+/// Changes the graph so that its one input takes pictures f32 [N, 3, H, W]. Nodes in front of the old input make them
+/// grey, turn them to channels last, or round them to the input's type, as it needs. A graph that takes such pictures
+/// already, or takes no pictures, stays as it is. A program can then prepare photographs alike for every classifier.
 LAMINA_API void take_photographs(Graph& graph);
 
-/// The same of pictures in place of a graph: what the graph's one input takes, of f32 [N, 3, H, W] on the CPU.
+/// Converts pictures instead of the graph: from f32 [N, 3, H, W] on the CPU to the form of the graph's one input.
 LAMINA_API Tensor as_input(const Tensor& pictures, const Graph& graph);
 
 }  // namespace lamina

@@ -8,33 +8,33 @@
 
 namespace lamina {
 
-/// exp(x) / the sum of exp(x) over the last dimension: probabilities out of logits [..., classes]. f32, on the CPU; a
-/// tensor on a device is copied to the host first. Throws Error for other types and for a scalar.
+/// Probabilities from logits [..., classes]: exp(x) divided by the sum of exp(x) over the last dimension. The result is
+/// f32 on the CPU; a tensor on a GPU is copied to the host first. Throws Error for other types and for a scalar.
 LAMINA_API Tensor softmax(const Tensor& logits);
 
-/// What the numbers of a network's output [N, classes] are.
+/// The meaning of the numbers of a network's output [N, classes].
 enum class Scores {
-  logits,         ///< a softmax makes probabilities of them
-  probabilities,  ///< of classes of which one is there: they add up to 1
-  independent,    ///< probabilities too, of classes that may be there together: each is a sigmoid's
+  logits,         ///< a softmax turns them into probabilities
+  probabilities,  ///< one class is in the picture: they add up to 1
+  independent,    ///< several classes may be in the picture: each number is a probability, from a sigmoid
 };
 
-/// What those of the graph's first output are: as the op says that they come from, behind those that leave them as they
-/// are.
+/// The meaning of the graph's first output. The op that computes the numbers tells it; ops after it that do not change
+/// the numbers are skipped.
 LAMINA_API Scores scores_of(const Graph& graph);
 
-/// Whether `class_scores` gives probabilities of so many numbers: all but a lone one that is no sigmoid's.
+/// Whether `class_scores` gives probabilities: always, except for a single number that is not from a sigmoid.
 inline bool are_probabilities(Scores scores, std::int64_t numbers) {
   return numbers > 1 || scores == Scores::independent;
 }
 
-/// How many numbers an output of that shape has for each image, [N, numbers], or with extents of 1 beside them, as
-/// [N, numbers, 1, 1]; 0 of other shapes, which are no scores of classes.
+/// How many numbers an output of that shape has for each image: [N, numbers], or with further extents of 1, such as
+/// [N, numbers, 1, 1]. 0 for other shapes, which are not scores of classes.
 LAMINA_API std::int64_t scores_in(const Shape& output);
 
-/// Of each class, f32 [N, classes] on the CPU, out of the network's output: probabilities. The lone number of a
-/// sigmoid, p, is of two classes, 1 - p and p; another lone number stays as it is. Throws Error unless it is f32, f16
-/// or bf16 [N, numbers], extents of 1 beside them aside.
+/// Probabilities of the classes, f32 [N, classes] on the CPU, from the network's output. A single number p from a
+/// sigmoid gives two classes, 1 - p and p; another single number stays as it is. Throws Error unless the output is f32,
+/// f16 or bf16 [N, numbers], possibly with further extents of 1.
 LAMINA_API Tensor class_scores(const Tensor& output, Scores scores);
 
 /// A class and its score.
@@ -43,9 +43,9 @@ struct Scored {
   float score = 0;
 };
 
-/// The `k` largest of the scores of one image, [classes] or [1, classes], largest first, the lower index first among
-/// equals, NaN last; all of them if there are fewer. Throws Error for a batch (take slices), other types than f32, and
-/// a negative k.
+/// The `k` largest scores of one image, [classes] or [1, classes], largest first. Among equal scores the lower index
+/// comes first; NaN comes last. If there are fewer than k, all of them. Throws Error for a batch (take slices), for
+/// other types than f32, and for a negative k.
 LAMINA_API std::vector<Scored> top_k(const Tensor& scores, int k);
 
 }  // namespace lamina

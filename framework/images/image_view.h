@@ -14,20 +14,21 @@ enum class PixelFormat : std::uint8_t {
   bgr,
   rgba,  ///< alpha is dropped, as `read_image` does
   bgra,
-  gray,  ///< one byte, which red, green and blue get alike
-  /// A plane of Y, then one of U and V in turn at half the width and height: what cameras and video decoders give. Read
-  /// as BT.601 with Y of 16 to 235, each chroma sample for its four pixels: OpenCV's COLOR_YUV2RGB_NV12.
+  gray,  ///< one byte: red, green and blue are equal
+  /// A plane of Y, then a plane of U and V in turn, at half the width and height. Cameras and video decoders give it.
+  /// It is read as BT.601 with Y from 16 to 235, and each chroma sample is for four pixels: OpenCV's
+  /// COLOR_YUV2RGB_NV12.
   nv12,
 };
 
-/// A picture in memory of the caller's, such as the frame of a camera: nothing is copied, and the view owns nothing.
-/// The memory has to outlive the call that it is given to.
+/// A picture in your memory, such as a camera's frame. Nothing is copied, and the view owns nothing. The memory must
+/// live until the call that gets the view returns.
 struct ImageView {
-  const std::uint8_t* data = nullptr;  ///< the top row; of nv12, that of Y
-  int width = 0;                       ///< pixels, odd ones of nv12 too
+  const std::uint8_t* data = nullptr;  ///< the top row; for nv12, the top row of Y
+  int width = 0;                       ///< in pixels; may be odd, also for nv12
   int height = 0;
-  /// Bytes from one row to the next, also of U and V; 0: rows follow each other. Negative: the bottom row comes first
-  /// in memory, and `data` is still the top one; not of nv12.
+  /// Bytes from one row to the next, also for U and V; 0: rows follow each other. Negative: the bottom row comes first
+  /// in memory, and `data` still points to the top row; not for nv12.
   std::int64_t stride = 0;
   PixelFormat format = PixelFormat::rgb;
   const std::uint8_t* chroma = nullptr;  ///< nv12: where U and V begin; null: right after `height` rows of Y

@@ -14,38 +14,39 @@ namespace lamina {
 /// One number for each of red, green and blue.
 using Rgb = std::array<float, 3>;
 
-/// What resizing makes of a picture that is not square.
+/// How a picture that is not square is resized.
 enum class Aspect : std::uint8_t {
-  kept,       ///< the short side gets `resize` pixels, the long one as many as keep the proportions
+  kept,       ///< the short side gets `resize` pixels, and the long side keeps the proportions
   ignored,    ///< both sides get `resize` pixels
-  letterbox,  ///< the long side gets `resize` pixels: all of the picture is seen, and `fill` beside it
+  letterbox,  ///< the long side gets `resize` pixels: the whole picture is seen, with a border of `fill`
 };
 
-/// What becomes of fractions of pixels of the side that keeps the proportions.
+/// How the side that keeps the proportions is rounded to whole pixels.
 enum class Rounding : std::uint8_t { down, nearest };
 
-/// Where a picture lies that is larger or smaller than the crop.
+/// Where the crop is taken from a larger picture, or where a smaller picture lies in it.
 enum class Placement : std::uint8_t { centre, corner };
 
-/// Which colour a network's first channel is.
+/// The order of a network's channels.
 enum class ChannelOrder : std::uint8_t { rgb, bgr };
 
 /// How a picture becomes a network's input, in torchvision's terms: Resize(resize), CenterCrop(crop), ToTensor,
-/// Normalize(mean, std). The other fields say what Caffe's networks and detectors want otherwise.
+/// Normalize(mean, std). The other fields are for Caffe's networks and detectors, which differ.
 struct Preprocess {
   int resize = 256;     // pixels of the short side, at least 1
-  int crop = 224;       // pixels of both sides of the result, 1 to 10000; of its height, if `crop_width` is given
-  Rgb mean{0, 0, 0};    // of level / divisor; of red, green and blue, whatever the order
-  Rgb std{1, 1, 1};     // likewise, not 0
-  float divisor = 255;  // of the levels 0 to 255, before the mean is taken off; not 0
+  int crop = 224;       // pixels of both sides of the result, 1 to 10000; only of its height with `crop_width`
+  Rgb mean{0, 0, 0};    // subtracted from level / divisor; red, green and blue, whatever the order
+  Rgb std{1, 1, 1};     // divides the rest, likewise; not 0
+  float divisor = 255;  // divides the levels 0 to 255 first; not 0
   ChannelOrder order = ChannelOrder::rgb;
   Aspect aspect = Aspect::kept;
-  std::array<std::uint8_t, 3> fill{0, 0, 0};  // red, green, blue of what lies beside a picture smaller than the crop
+  std::array<std::uint8_t, 3> fill{0, 0, 0};  // red, green, blue of the border around a picture smaller than the crop
   Rounding rounding = Rounding::down;
   Placement placement = Placement::centre;
-  bool antialias = true;  // false: two taps a side however small it becomes, OpenCV's INTER_LINEAR to the bit
-  /// Pixels of the result's width where it is no square; 0: as its height. What a picture is resized to is then of the
-  /// same proportions, `resize` pixels high: it covers that (`kept`), fills it, or lies within it.
+  bool antialias = true;  // false: two samples in each direction at any reduction, the bits of OpenCV's INTER_LINEAR
+  /// Pixels of the result's width, if it is not square; 0: equal to its height. The picture is then resized to an area
+  /// with the proportions of the result, `resize` pixels high: it covers the area (`kept`), fills it (`ignored`), or
+  /// lies within it (`letterbox`).
   int crop_width = 0;
 
   /// Of the result.
@@ -54,48 +55,50 @@ struct Preprocess {
   friend bool operator==(const Preprocess&, const Preprocess&) = default;
 };
 
-/// What torchvision's ImageNet classifiers were trained with: 256, 224, and ImageNet's mean and deviation.
+/// The preprocessing of torchvision's ImageNet classifiers: 256, 224, and ImageNet's mean and deviation.
 LAMINA_API Preprocess torchvision_imagenet();
 
-/// What Caffe's ImageNet classifiers (AlexNet, CaffeNet) are run with: stretched to 256 x 256, the middle 227 x 227,
-/// blue, green, red from 0 to 255 less ImageNet's mean. Caffe resizes without antialias, Lamina with it.
+/// The preprocessing of Caffe's ImageNet classifiers (AlexNet, CaffeNet): stretched to 256 x 256, the middle 227 x 227
+/// cropped, blue, green, red from 0 to 255 minus ImageNet's mean. Caffe resizes without antialias, Lamina with it.
 LAMINA_API Preprocess caffe_imagenet();
 
-/// What the detectors of Ultralytics (YOLOv5 and later) are run with: the whole picture in the middle of size x size
-/// pixels, 114 beside it, from 0 to 1, resized as OpenCV does it without antialias. A Detector draws the same pixels.
+/// The preprocessing of Ultralytics' detectors (YOLOv5 and later): the whole picture in the middle of size x size
+/// pixels, with a border of 114, levels from 0 to 1, resized like OpenCV, without antialias. A Detector draws the same
+/// pixels.
 LAMINA_API Preprocess letterbox(int size);
 
-/// The picture that the network will see, crop x width() pixels: the short side resized to `resize` and the long one to
-/// int(resize * long / short), or both to `resize`, or the long one to it, bilinear with antialias or without, then the
-/// centre cut out. Where the crop is larger than the resized picture it is padded with `fill`, as torchvision does with
-/// black.
+/// The picture that the network will see, crop x width() pixels. It is resized bilinearly, with or without antialias,
+/// and its centre is cropped. By default (`kept`) the short side becomes `resize` and the long side int(resize * long /
+/// short). With `ignored` both sides become `resize`; with `letterbox` the long side does. If the crop is larger than
+/// the resized picture, the border gets `fill`, as torchvision pads with black.
 ///
-/// With antialias it is bit-exact with torchvision's Resize and CenterCrop of a Pillow 13 image with the same pixels
-/// (earlier Pillows round differently where a picture taller than twice its width is made smaller: see resize.h).
-/// Computes no pixel outside the crop, so neither time nor memory depend on how long the long side is.
+/// With antialias it has the bits of torchvision's Resize and CenterCrop on a Pillow 13 image with the same pixels.
+/// (Earlier versions of Pillow round differently when a picture taller than twice its width is reduced: see resize.h.)
+/// No pixel outside the crop is computed, so neither time nor memory depend on the length of the long side.
 /// Throws Error if a setting is out of range or the image is inconsistent.
 ///
-/// The picture may be an Image, or in memory of yours, a camera's frame in its own format: other formats are converted
-/// row by row as they are read; the picture is not copied.
+/// The picture may be an Image, or a camera's frame in your memory, in its own format. Other formats are converted row
+/// by row as they are read; the picture is not copied.
 LAMINA_API Image resize_and_crop(const ImageView& image, const Preprocess& settings);
 
-/// The same into memory of yours, red, green and blue side by side: what a Plan compiled with `photos` takes. Throws
+/// The same into your memory, with red, green and blue side by side, as a Plan compiled with `photos` takes it. Throws
 /// Error as above, and unless `out` has 3 * crop * width() elements.
 LAMINA_API void resize_and_crop(const ImageView& image, const Preprocess& settings,
                                 std::span<std::uint8_t> out);  // [crop, width(), 3]
 
-/// A part of a picture, in its pixels. What lies beyond its edges is padding.
+/// A part of a picture, in its pixels. Beyond the picture's edges there is padding.
 struct Window {
   double left = 0, top = 0, width = 0, height = 0;
 };
 
-/// What `resize_and_crop` shows of a picture of that size: where a place of the network's input is in the picture.
-/// Throws Error if a setting is out of range.
+/// The part of a picture of that size that `resize_and_crop` shows. It tells where a place of the network's input lies
+/// in the picture. Throws Error if a setting is out of range.
 LAMINA_API Window window_of(int width, int height, const Preprocess& settings);
 
-/// (level / divisor - mean) / std of every sample, each step rounded to f32 as torchvision's ToTensor and Normalize do,
-/// channels in the network's order. A Plan compiled with `photos` does the same by itself, on its device.
-/// Throws Error unless the image is of crop rows of width() pixels, and `out` has 3 * crop * width() elements.
+/// Writes (level / divisor - mean) / std of every sample, with the channels in the network's order. Each step is
+/// rounded to f32, as in torchvision's ToTensor and Normalize. A Plan compiled with `photos` does the same itself, on
+/// its device. Throws Error unless the image has crop rows of width() pixels, and `out` has 3 * crop * width()
+/// elements.
 LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
                                std::span<float> out);  // [3, crop, width()]
 

@@ -26,40 +26,40 @@ struct CompileOptions {
   Device device = Device::cpu();
   std::int64_t batch = 1;
   Precision precision = Precision::fp32;
-  DType linear_weights = DType::f32;  ///< on the CPU: how fully connected layers keep theirs, or bf16, f16
-  int threads = 0;                    ///< on the CPU; 0: those of `pool`, or as many as this process may run at once
-  std::string algorithm = {};         ///< of every convolution, one of `conv_algorithms`; empty: the fastest, by rule
-  /// On the CPU: threads that several plans share. They run one at a time then, each on all of them, in the order in
-  /// which they were asked to. If not set, the Plan has threads of its own.
+  DType linear_weights = DType::f32;  ///< on the CPU: type of fully connected layers' weights; or bf16, f16
+  int threads = 0;                    ///< on the CPU; 0: those of `pool`, or as many as the process may run at once
+  std::string algorithm = {};         ///< for every convolution, one of `conv_algorithms`; empty: chosen by rule
+  /// On the CPU: threads that several plans share. These plans then run one at a time, each on all threads, in the
+  /// order of the calls. If not set, the Plan has its own threads.
   std::shared_ptr<ThreadPool> pool = {};
-  bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into what they follow
-  bool keep_all = false;  ///< keep every node's output for `activation`; fuses nothing
+  bool fuse = true;       ///< fold batch norms into convolutions, and ReLUs into the layer before them
+  bool keep_all = false;  ///< keep every node's output for `activation`; nothing is fused then
   std::size_t workspace_limit = std::size_t{256} << 20;  ///< bytes, on a GPU
-  /// An image's results have the same bits whichever batch it is in, and in every place of it: the order of every sum
-  /// is a function of the layer alone. On a CPU they have anyway. On a GPU it costs some speed (docs/benchmarks.md),
-  /// and bits are others than without. All Plans that are to agree are compiled so, for devices of one kind.
+  /// An image gets the same bits in every batch, and at every place in the batch: the order of every sum depends only
+  /// on the layer. On a CPU this is always so. On a GPU it costs some speed (docs/benchmarks.md), and the bits differ
+  /// from those without it. Set it for all Plans that must agree, and use devices of one kind.
   bool batch_invariant = false;
-  bool capture = true;  ///< on a GPU: the second run at the same addresses is captured and replayed from then on
-  /// If set, every input [N, 3, H, W] of the graph is given as 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds
-  /// them, and the Plan normalises them on its device, to the bits of `normalize_into`. Resizing and cropping remain
-  /// the caller's (`resize_and_crop`). A model file's `preprocess` may be given as it is.
+  bool capture = true;  ///< on a GPU: the second run at the same addresses is captured, and replayed from then on
+  /// If set, every input [N, 3, H, W] of the graph takes 8-bit pictures instead, u8 [N, H, W, 3] as `Image` holds them.
+  /// The Plan normalises them on its device, with the bits of `normalize_into`. You still resize and crop them
+  /// (`resize_and_crop`). You may pass a model file's `preprocess` as it is.
   std::optional<Preprocess> photos = {};
-  /// How the caller stores all inputs and all outputs of f32, those that are photos aside: as f32, f16 or bf16, and
-  /// images [N, C, H, W] as nchw or nhwc, of which `input_shapes` and `output_shapes` then say [N, H, W, C]. What the
-  /// first and the last kernels read and write so is not converted.
+  /// How you store f32 inputs and outputs, except photos: as f32, f16 or bf16, and images as nchw or nhwc. For nhwc the
+  /// Plan's `input_shapes` and `output_shapes` say [N, H, W, C]. If the first and last kernels can read and write this
+  /// form, nothing is converted.
   Format input_format = {}, output_format = {};
-  /// What kernels are chosen for; if not set, `device` as it is. With that of another device, `Graph::plan_summary`
-  /// says how the network would run there; with less than there is (an architecture of 80, AVX2), the plan makes do
-  /// with it.
+  /// The device for which kernels are chosen; if not set, `device` as it is. Describe another device, and
+  /// `Graph::plan_summary` says how the network would run there. Describe less than the device has (architecture 80,
+  /// AVX2), and the plan uses only that.
   std::optional<DeviceDescription> description = {};
-  /// Shapes of inputs by name, for those that leave extents open; the batch may be part of them. An optional input that
-  /// is named here becomes one of the Plan's (`Graph::optional_inputs`).
+  /// Shapes of inputs with open extents, by name; they include the batch. An optional input that is named here becomes
+  /// an input of the Plan (`Graph::optional_inputs`).
   std::map<std::string, Shape, std::less<>> input_shapes = {};
-  /// Names of nodes that are the outputs, in this order; empty: those of the graph. Any node may be one: embeddings,
-  /// maps.
+  /// Names of the nodes that are the outputs, in this order; empty: the graph's outputs. Any node may be an output:
+  /// embeddings, maps.
   std::vector<std::string> outputs = {};
-  /// Values of inputs by name, optional ones too, on the CPU. They are part of the Plan then and no longer its inputs.
-  /// Shapes, axes and weights may depend on nothing else.
+  /// Values of inputs by name, also of optional ones, on the CPU. They become part of the Plan, and are no longer its
+  /// inputs. Of all inputs, shapes, axes and weights may depend only on these.
   std::map<std::string, Tensor, std::less<>> constants = {};
   /// Compiling throws Error soon after this is asked to stop.
   std::stop_token stop = {};
@@ -68,27 +68,27 @@ struct CompileOptions {
 /// Bytes a Plan holds on its device.
 struct PlanMemory {
   std::size_t activations = 0;  ///< the arena that all activations share
-  std::size_t workspace = 0;    ///< scratch memory, one region used by all steps in turn
-  std::size_t parameters = 0;   ///< packed copies of the weights, each once; weights used in place count nothing
-  std::size_t shared = 0;       ///< of the parameters: what other Plans use too, now
+  std::size_t workspace = 0;    ///< scratch memory, one region that all steps use in turn
+  std::size_t parameters = 0;   ///< packed copies of the weights, each once; weights used in place do not count
+  std::size_t shared = 0;       ///< the part of `parameters` that other Plans use too, now
 
   std::size_t total() const { return activations + workspace + parameters; }
 };
 
-/// What one step of a Plan took.
+/// The time of one step of a Plan.
 struct StepTime {
   std::string name;    ///< of the node
   std::string fused;   ///< names of the nodes computed with it
   std::string kernel;  ///< for people
   double milliseconds = 0;
   double flops = 0;       ///< multiplications and additions
-  std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
+  std::size_t bytes = 0;  ///< read and written at least: operands, result, parameters
 };
 
-/// A Graph compiled for one device, batch and precision. Holds all the memory that running needs: running allocates
-/// nothing, but for the CUDA graph that a GPU's second run at the same addresses is captured in. One thread at a time
-/// may use a Plan: a second that calls it meanwhile gets an Error. Compile one for each thread, they share the weights.
-/// A Plan that was moved from throws Error from every member.
+/// A Graph compiled for one device, batch and precision. It holds all the memory that a run needs, so a run allocates
+/// nothing. (On a GPU, the second run at the same addresses is captured as a CUDA graph, which is allocated then.) One
+/// thread at a time may use a Plan; a second thread gets an Error. Compile one for each thread: they share the weights.
+/// After a move, every member of the old Plan throws Error.
 class LAMINA_API Plan {
  public:
   using NamedTensor = std::pair<std::string_view, Tensor>;
@@ -99,28 +99,30 @@ class LAMINA_API Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
-  /// Runs a network of one input and one output. The result is a view into the Plan, overwritten by the next run.
+  /// Runs a network with one input and one output. The result is a view into the Plan; the next run overwrites it.
   ///
-  /// Inputs are of the shapes and types that `input_shapes` and `input_dtypes` say (f32, unless
-  /// `CompileOptions::input_format` says otherwise; u8 where the Plan takes photos), on the host or on the Plan's
-  /// device. Fewer images than the batch may be given, as long as each output is one of each image by itself: the
-  /// results are then of so many. If all are on the host, so are the results, complete on return; otherwise the work is
-  /// enqueued on `stream` (a cudaStream_t; null: the default stream) and the results stay on the device. Throws Error
-  /// naming the input that does not fit, and for an index that is outside of what it is for: on a GPU once results come
-  /// down to the host, maybe those of a later run.
+  /// `input_shapes` and `input_dtypes` say the shapes and types of inputs: f32, unless `CompileOptions::input_format`
+  /// says otherwise; u8 if the Plan takes photos. Inputs are on the host or on the Plan's device. You may give fewer
+  /// images than the batch if the Plan is `batched`; the results are then for these images.
+  ///
+  /// If all inputs are on the host, the results are there too, complete on return. Otherwise the work is enqueued on
+  /// `stream` (a cudaStream_t; null: the default stream), and the results stay on the device.
+  ///
+  /// Throws Error, naming the input, if an input does not fit. Also throws Error if an op gets an index out of range;
+  /// on a GPU it does so when results come to the host, perhaps those of a later run.
   Tensor run(const Tensor& input, void* stream = nullptr);
 
-  /// The same with any number of inputs and outputs, in the order of the graph's.
+  /// The same with any number of inputs and outputs, in the graph's order.
   std::span<const Tensor> run(std::span<const Tensor> inputs, void* stream = nullptr);
 
-  /// The same by name. Throws Error unless every input is named once. Read the results with `output`.
+  /// The same with inputs by name; `output` gives the results. Throws Error unless every input is named once.
   void run(std::initializer_list<NamedTensor> inputs, void* stream = nullptr);
 
-  /// Runs and writes the outputs to memory of the caller's, of the outputs' shapes, on the host or on the device.
+  /// Runs, and writes the outputs into your memory, on the host or on the device. Shapes are those of the outputs.
   void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream = nullptr);
 
-  /// Runs `runs` times (and once before, to warm up), timing each step by itself: the medians, on the device's clock
-  /// on a GPU. Inputs as for `run`. Throws Error if an input does not fit or runs < 1.
+  /// Runs once to warm up and then `runs` times, and times each step alone. Returns the medians, on a GPU by the
+  /// device's clock. Inputs as for `run`. Throws Error if an input does not fit, or if runs < 1.
   std::vector<StepTime> profile(std::span<const Tensor> inputs, int runs = 10);
 
   std::span<const std::string> input_names() const;
@@ -129,19 +131,18 @@ class LAMINA_API Plan {
   std::span<const DType> input_dtypes() const;
   std::span<const Shape> output_shapes() const;
   std::span<const DType> output_dtypes() const;
-  /// Whether each image is by itself: every input and every output has the batch as its first extent. Then fewer images
-  /// than the batch may be given.
+  /// Whether every output is computed for each image separately: the batch is the first extent of every input and every
+  /// output. You may then give fewer images than the batch.
   bool batched() const;
 
-  /// The output of that name as the last run left it. Throws Error if there is none.
+  /// The output with that name, from the last run. Throws Error if there is none.
   Tensor output(std::string_view name) const;
   /// The output of any node, from a Plan compiled with `keep_all`. Throws Error if there is none.
   Tensor activation(std::string_view name) const;
 
   const CompileOptions& options() const;
   PlanMemory memory() const;
-  /// A table of the steps: node, kernel chosen, what was fused, output shape, how that is stored, FLOPs, bytes moved,
-  /// offset in the arena.
+  /// A table of the steps: node, kernel, fused nodes, output shape and format, FLOPs, bytes moved, offset in the arena.
   std::string summary() const;
 
  private:

@@ -15,78 +15,78 @@
 namespace lamina {
 
 struct PoolOptions {
-  std::vector<Device> devices = {};  ///< empty: that of the CompileOptions; `parse_devices` reads "cuda:all"
-  /// Plans of each device and batch, each with a thread of its own. 0: two on a GPU, so that one uploads while the
-  /// other computes, and one on the CPU. Those of the CPU divide
-  /// `CompileOptions::threads` among them, or share `CompileOptions::pool`.
+  std::vector<Device> devices = {};  ///< empty: the device of the CompileOptions; `parse_devices` reads "cuda:all"
+  /// Number of Plans for each device and batch; each Plan has its own thread. 0: two on a GPU, so that one uploads
+  /// while the other computes, and one on the CPU. Plans on the CPU divide `CompileOptions::threads` between them, or
+  /// share `CompileOptions::pool`.
   int plans_per_device = 0;
-  /// Sizes of batches to compile plans for; a batch runs in the smallest that holds it, as a plan computes all of its
-  /// batch even where fewer images were given. Empty: `CompileOptions::batch` alone.
+  /// Sizes of batches for which plans are compiled. A batch runs in the smallest plan that holds it, because a plan
+  /// computes its whole batch even for fewer images. Empty: only `CompileOptions::batch`.
   std::vector<std::int64_t> batches = {};
-  /// How long the first request of a batch may wait for others. 0: what is waiting is taken as it comes.
+  /// How long the first request of a batch may wait for others. 0: it does not wait for others.
   std::chrono::microseconds max_delay{0};
   std::int64_t max_queue = 1024;  ///< images that may wait
-  bool wait_when_full = false;    ///< then `submit` waits for room; else it throws PoolFull
+  bool wait_when_full = false;    ///< if the queue is full: true: `submit` waits for room; false: it throws PoolFull
 };
 
-/// Thrown by `PlanPool::submit` where as many images wait as may.
+/// Thrown by `PlanPool::submit` if the queue is full.
 class LAMINA_API PoolFull : public Error {
  public:
   using Error::Error;
 };
 
-/// What became of a request.
+/// The answer to a request.
 struct PoolAnswer {
-  std::vector<Tensor> outputs;  ///< on the host, of as many images as were given; none if there is an error
-  std::string error;            ///< empty if all went well
-  Device device;                ///< that computed it
+  std::vector<Tensor> outputs;  ///< on the host, for as many images as you gave; none if there is an error
+  std::string error;            ///< empty if there is none
+  Device device;                ///< the device that computed it
   std::int64_t batch = 0;       ///< images that ran together
   std::chrono::nanoseconds waited{0}, ran{0};
 };
 
-/// What a plan of the pool has done.
+/// The work of one plan of the pool.
 struct PoolWorker {
   Device device;
   std::int64_t batches = 0, images = 0;
-  std::string lost;  ///< empty; or why its device is used no more
+  std::string lost;  ///< empty, or the reason why its device is no longer used
 };
 
-/// Plans of one Graph on several devices, and a queue in front of them. Requests of one image or more, from any number
-/// of threads, are answered in batches by whichever plan is free. Weights are uploaded once to each device, to all of
-/// them at the same time.
+/// Plans of one Graph on several devices, with a queue in front. Any number of threads send requests of one image or
+/// more. The pool forms batches, and the next free plan runs each batch. Weights are uploaded once to each device, to
+/// all devices at the same time.
 ///
-/// A batch that fails is redone, each request by itself and once, by whichever plan is free: a request that fails twice
-/// is answered with the error. A device that then does not even compute zeros is used no more; the others go on.
+/// If a batch fails, each of its requests is repeated alone, once, by the next free plan. A request that fails twice is
+/// answered with the error. A device that then fails even on zeros is no longer used; the others go on.
 class LAMINA_API PlanPool {
  public:
   using Callback = Function<void(PoolAnswer)>;
 
-  /// Compiles, for all devices at the same time. Throws Error, naming the device, where one cannot. The graph may go
-  /// afterwards.
+  /// Compiles for all devices at the same time. Throws Error, naming the device, if one cannot run the graph. You may
+  /// destroy the graph afterwards.
   explicit PlanPool(const Graph& graph, const CompileOptions& compile = {}, const PoolOptions& options = {});
   /// As `close`.
   ~PlanPool();
   PlanPool(const PlanPool&) = delete;
   PlanPool& operator=(const PlanPool&) = delete;
 
-  /// Inputs on the host, as for `Plan::run`, of up to `max_batch` images; they must not change until they are answered.
-  /// (Of a plan whose images are not by themselves, see `Plan::batched`, exactly those that it was compiled for.)
+  /// Takes inputs on the host, as for `Plan::run`, of up to `max_batch` images. They must not change until the answer
+  /// comes. (If the plan is not `Plan::batched`, give exactly the batch that it was compiled for.)
   ///
-  /// Throws Error if the inputs do not fit, if the pool is closed and if no device is left, PoolFull if the queue is
-  /// full; then there is no answer. The future gives the outputs or throws Error. A request whose `stop` comes before
-  /// a plan took it is not computed, and answered with an error; nobody need wait for an answer.
+  /// The future gives the outputs or throws Error. `submit` itself throws Error if the inputs do not fit, if the pool
+  /// is closed, or if no device is left, and PoolFull if the queue is full; then there is no answer. A request whose
+  /// `stop` comes before a plan took it is not computed, and answered with an error; nobody need wait for an answer.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs, std::stop_token stop = {});
-  /// The same, answered by a call from one of the pool's threads, which must not throw and should be short.
+  /// The same; the answer is a call of `done` from one of the pool's threads. It must not throw, and should be short.
   void submit(std::vector<Tensor> inputs, Callback done, std::stop_token stop = {});
 
-  /// Accepts nothing more, answers what was accepted, and returns then. May be called more than once.
+  /// Accepts nothing more, answers what was accepted, and then returns. May be called more than once.
   void close();
 
-  /// The plan of the largest batch of the first device, for its names, shapes, types, memory and options.
+  /// The plan with the largest batch on the first device, for its names, shapes, types, memory and options.
   const Plan& plan() const;
   /// The most images that a request may have.
   std::int64_t max_batch() const;
-  /// Images that wait.
+  /// The number of images that wait.
   std::int64_t waiting() const;
   /// One for each thread.
   std::vector<PoolWorker> workers() const;

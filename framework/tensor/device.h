@@ -28,15 +28,15 @@ struct Device {
 LAMINA_API std::string to_string(Device device);
 LAMINA_API std::ostream& operator<<(std::ostream& out, Device device);
 
-/// Reads "auto" (= best_device()), "cpu", "cuda" or "cuda:1". Throws Error for anything else,
-/// and for a CUDA device that cannot be used here, saying why.
+/// Reads "auto" (= best_device()), "cpu", "cuda" or "cuda:1". Throws Error for any other text. Also throws Error, with
+/// the reason, for a CUDA device that cannot be used here.
 LAMINA_API Device parse_device(std::string_view text);
 
-/// Reads one device or several, each once: "cuda:0,cuda:2", or "cuda:all", every one that this build can use here.
+/// Reads one device or several different ones: "cuda:0,cuda:2". "cuda:all" is every GPU that this build can use here.
 /// Throws Error as `parse_device` does, and if there is none.
 LAMINA_API std::vector<Device> parse_devices(std::string_view text);
 
-/// CUDA device 0 when there is one that this build can use, else the CPU. Never throws.
+/// CUDA device 0 if this build can use it, else the CPU. Never throws.
 LAMINA_API Device best_device() noexcept;
 
 }  // namespace lamina

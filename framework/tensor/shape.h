@@ -12,24 +12,24 @@
 
 namespace lamina {
 
-/// Stands for the batch dimension in the shape of a graph's input; `Graph::compile` puts the number in.
+/// The batch dimension in the shape of a graph's input. `Graph::compile` replaces it by the number.
 inline constexpr std::int64_t batch = -1;
 
-/// Stands for an extent that the shape of a graph's input leaves open; `CompileOptions::input_shapes` puts it in.
+/// An open dimension in the shape of a graph's input. `CompileOptions::input_shapes` gives the number.
 inline constexpr std::int64_t open = -2;
 
-/// Stands for all extents of such a shape, alone in it, where not even their number is known: `input_shapes` puts them
-/// in.
+/// The only element of an input's shape whose rank is open too. `CompileOptions::input_shapes` gives the whole shape.
 inline constexpr std::int64_t any_rank = -3;
 
-/// The extents of a tensor, outermost first, e.g. [N, C, H, W]. Rank 0 is a scalar. Held inline: no allocation.
+/// The sizes of a tensor's dimensions (its extents), outermost first, e.g. [N, C, H, W]. Rank 0 is a scalar. A Shape
+/// allocates nothing.
 class LAMINA_API Shape {
  public:
   static constexpr std::size_t max_rank = 8;
 
   Shape() = default;
-  /// Throws Error if there are more than `max_rank` extents, or one is negative and neither `lamina::batch` nor
-  /// `lamina::open`, nor `lamina::any_rank` alone.
+  /// Throws Error if there are more than `max_rank` extents. A negative extent has to be `lamina::batch`,
+  /// `lamina::open`, or `lamina::any_rank` as the only one; others throw Error too.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
@@ -51,7 +51,7 @@ class LAMINA_API Shape {
   /// Every extent is a number.
   bool is_known() const;
 
-  /// Whether this shape of a graph's input leaves `shape` open.
+  /// Whether an input with this shape, which may have open dimensions, accepts `shape`.
   bool admits(const Shape& shape) const;
 
   /// "[8, 3, 224, 224]"; the batch dimension prints as N, an open one as ?, a shape of any rank as [...].

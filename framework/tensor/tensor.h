@@ -16,24 +16,24 @@ namespace lamina {
 
 /// A dense, contiguous, row-major array of one dtype on one device. Images are NCHW.
 ///
-/// Copying a Tensor copies a handle: both see the same elements. `clone` copies the elements. Views keep the
-/// memory they look at alive, except those documented to live until a plan's next run.
+/// A Tensor is a handle: a copy of it shares the elements, and `clone` copies them. A view keeps its memory alive. Only
+/// views that are documented to live until a plan's next run do not.
 class LAMINA_API Tensor {
  public:
   /// An undefined tensor: no memory, shape [0].
   Tensor() = default;
 
-  /// Allocates without initialising; 64-byte aligned on the CPU. Throws Error when memory runs out.
+  /// Allocates without initialising, 64-byte aligned on the CPU. Throws Error if there is not enough memory.
   explicit Tensor(Shape shape, DType dtype = DType::f32, Device device = Device::cpu());
 
   static Tensor zeros(Shape shape, DType dtype = DType::f32, Device device = Device::cpu());
 
-  /// A CPU tensor, not initialised, in page-locked memory: a GPU copies from and to it at the full rate of its bus. An
-  /// ordinary one on a host without a GPU. Slow to make, so make it once and use it again and again. Throws Error when
-  /// memory runs out.
+  /// A CPU tensor in page-locked memory, not initialised. A GPU copies from and to it at the full rate of its bus. On a
+  /// host without a GPU it is an ordinary tensor. It is slow to make, so make it once and use it again and again.
+  /// Throws Error if there is not enough memory.
   static Tensor pinned(Shape shape, DType dtype = DType::f32);
 
-  /// A CPU tensor holding a copy of `values`. Throws Error unless there are exactly shape.numel() of them.
+  /// A CPU tensor with a copy of `values`. Throws Error unless there are exactly shape.numel() values.
   template <class T>
   static Tensor from(std::span<const T> values, Shape shape) {
     return copy_of(values.data(), values.size(), dtype_of<T>, shape);
@@ -43,7 +43,7 @@ class LAMINA_API Tensor {
     return from(std::span<const T>(values), shape);
   }
 
-  /// A tensor over memory of the caller's, kept alive by `owner` (which may be null: then the caller does it).
+  /// A tensor over your memory, without a copy. `owner` keeps the memory alive; if it is null, you do.
   static Tensor borrow(void* data, Shape shape, DType dtype, Device device = Device::cpu(),
                        std::shared_ptr<void> owner = nullptr);
 
@@ -54,11 +54,11 @@ class LAMINA_API Tensor {
   std::int64_t numel() const { return numel_; }
   std::size_t bytes() const { return static_cast<std::size_t>(numel_) * size_of(dtype_); }
 
-  /// The address of the first element, on whichever device it is.
+  /// The address of the first element, on the tensor's device.
   void* raw() { return data_; }
   const void* raw() const { return data_; }
 
-  /// The elements, on the CPU. Throws Error if the tensor is elsewhere or holds another dtype.
+  /// The elements of a CPU tensor. Throws Error if the tensor is on another device or has another dtype.
   template <class T>
   std::span<T> values() {
     require(dtype_of<T>);
@@ -70,26 +70,27 @@ class LAMINA_API Tensor {
     return {static_cast<const T*>(data_), static_cast<std::size_t>(numel_)};
   }
 
-  /// The same elements under another shape of equal size. Throws Error if the sizes differ.
+  /// The same elements with another shape. Throws Error if the number of elements differs.
   Tensor view(Shape shape) const;
 
-  /// The same bytes as elements of another type. Throws Error unless they fill exactly that shape.
+  /// The same bytes as elements of another type. Throws Error unless they fill the shape exactly.
   Tensor reinterpret(Shape shape, DType dtype) const;
 
-  /// Elements [begin, end) of the outermost dimension, without copying. Throws Error if out of range.
+  /// Elements [begin, end) of the outermost dimension, without a copy. Throws Error if they are out of range.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
 
-  /// The elements converted; itself if it already has that dtype. Floats round to nearest even; converting to an
-  /// integer type throws Error if a value does not fit or is not whole.
+  /// The elements converted to that dtype; the tensor itself if it has that dtype already. Floats round to nearest
+  /// even. Conversion to an integer type throws Error if a value does not fit or is not whole.
   Tensor to(DType dtype) const;
 
-  /// The elements on that device; itself if it is there already.
+  /// The elements on that device; the tensor itself if it is there already.
   Tensor to(Device device) const;
 
   /// A copy of the elements.
   Tensor clone() const;
 
-  /// Copies the elements of `source` here, across devices if need be. Throws Error unless shape and dtype agree.
+  /// Copies the elements of `source` into this tensor, also from another device. Throws Error unless shape and dtype
+  /// are equal.
   void copy_from(const Tensor& source);
 
   /// "f32 [8, 3, 224, 224] on cpu"
@@ -107,7 +108,7 @@ class LAMINA_API Tensor {
   Device device_;
 };
 
-/// The description, then the elements, nested by dimension, with the middle left out when there are many.
+/// The description, then the elements, nested by dimension. If there are many, the middle ones are left out.
 LAMINA_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace lamina
