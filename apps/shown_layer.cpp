@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lamina/base/error.h"
@@ -96,6 +98,27 @@ Field window_of_layer(const Graph::Node& node, std::span<const Shape> inputs) {
   return field;
 }
 
+/// What places of maps with zeros around see of those maps; nothing for other ways to pad.
+Field window_of_pad(const Graph& graph, const Graph::Node& node) {
+  if (!is(node, {"Pad"}) || node.inputs.size() < 2 || node.inputs.size() > 3) return {};
+  const auto constant = [&](std::size_t i) {
+    const int from = i < node.inputs.size() ? node.inputs[i] : -1;
+    const Graph::Node* operand = from < 0 ? nullptr : &graph.nodes()[static_cast<std::size_t>(from)];
+    return operand != nullptr && is(*operand, {"Constant"}) ? operand->module->parameters()[0].value : Tensor();
+  };
+  const Tensor pads = constant(1), value = constant(2);
+  const Attributes attributes = node.module->attributes();
+  AttributeReader reader(attributes);
+  if (reader.text("mode", "constant") != "constant" || !pads.defined() || pads.dtype() != DType::i64) return {};
+  const bool zero = !value.defined() || (value.dtype() == DType::f32 && value.values<float>()[0] == 0);
+  const std::span<const std::int64_t> extents = pads.values<std::int64_t>();
+  if (!zero || extents.size() != 8 || extents[2] != std::clamp<std::int64_t>(extents[2], 0, 1 << 20) ||
+      extents[3] != std::clamp<std::int64_t>(extents[3], 0, 1 << 20)) {
+    return {};
+  }
+  return ReceptiveField{.top = -static_cast<int>(extents[2]), .left = -static_cast<int>(extents[3])};
+}
+
 /// Filters and bias, where the filters can be looked at.
 void find_filters(const Graph& graph, const Graph::Node& shown, ShownLayer& layer) {
   // Layers that keep the maps apart: what they show is still what the filters made.
@@ -152,6 +175,68 @@ ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::s
   return layer;
 }
 
+std::optional<MadeOf> made_of(const Graph& graph, const std::string& name) {
+  const auto& nodes = graph.nodes();
+  const auto before = [&](const Graph::Node& node, std::size_t i = 0) {
+    const bool known = node.inputs.size() > i && node.inputs[i] >= 0;
+    return known ? &nodes[static_cast<std::size_t>(node.inputs[i])] : nullptr;
+  };
+  MadeOf made;
+  const Graph::Node* node = graph.find(name);
+  if (node != nullptr && is(*node, {"Mul"}) && node->inputs.size() == 2) {  // x times its own sigmoid
+    for (const std::size_t i : {0, 1}) {
+      const Graph::Node *x = before(*node, i), *other = before(*node, 1 - i);
+      if (x == nullptr || other == nullptr || !is(*other, {"Sigmoid"}) || before(*other) != x) continue;
+      made.then = "SiLU", node = x;
+      break;
+    }
+  } else if (node != nullptr && is(*node, {"relu", "Relu", "sigmoid", "Sigmoid", "Clip", "LeakyRelu", "HardSwish",
+                                           "HardSigmoid", "Tanh", "Elu", "Gelu", "Mish", "Softplus"})) {
+    made.then = node->module->op(), node = before(*node);
+  }
+  const Graph::Node* norm = nullptr;
+  if (node != nullptr && is(*node, {"batch_norm2d", "BatchNormalization"})) norm = std::exchange(node, before(*node));
+  if (node == nullptr || node->module == nullptr || before(*node) == nullptr) return {};
+  const bool sum = is_convolution(*node);
+  if (!sum && (norm != nullptr || !made.then.empty())) return {};
+  if (sum) made.weights = operand_of(graph, *node, "weight", 1);
+  if (sum && (!made.weights.defined() || made.weights.shape().rank() != 4)) return {};
+  const Field window = window_of_layer(*node, std::array{Shape(), made.weights.shape()});
+  if (!window) return {};
+  made.window = *window, made.from = before(*node)->name;
+  // Zeros that a layer of its own puts around are as good as the convolution's own.
+  const Field pad = sum ? window_of_pad(graph, *before(*node)) : Field();
+  if (const Field whole = pad ? through(*pad, *window) : Field(); whole && before(*before(*node)) != nullptr) {
+    made.window = *whole, made.from = before(*before(*node))->name;
+  }
+  made.how = sum ? "sum" : is(*node, {"max_pool2d", "MaxPool"}) ? "max" : "mean";
+  if (!sum) return made;
+  made.added = operand_of(graph, *node, "bias", 2);
+  const std::int64_t count = made.weights.shape()[0];
+  made.weights = made.weights.to(DType::f32);
+  made.added = made.added.defined() ? made.added.to(DType::f32) : Tensor::zeros({count}, DType::f32);
+  if (norm == nullptr) return made;
+  const auto of_norm = [&](const char* what, std::size_t place) { return operand_of(graph, *norm, what, place); };
+  const std::array parts = {of_norm("weight", 1), of_norm("bias", 2), of_norm("running_mean", 3),
+                            of_norm("running_var", 4)};
+  for (const Tensor& part : parts) {
+    if (!part.defined() || part.dtype() != DType::f32 || part.numel() != count) return {};
+  }
+  const Attributes attributes = norm->module->attributes();
+  AttributeReader reader(attributes);
+  const double epsilon = reader.number(reader.has("eps") ? "eps" : "epsilon", 1e-5);
+  made.weights = made.weights.clone(), made.added = made.added.clone();
+  const std::span<float> weights = made.weights.values<float>(), added = made.added.values<float>();
+  const std::size_t each = weights.size() / added.size();
+  for (std::size_t k = 0; k < added.size(); ++k) {
+    const auto value = [&](std::size_t i) { return static_cast<double>(parts[i].values<float>()[k]); };
+    const double scale = value(0) / std::sqrt(value(3) + epsilon);
+    for (float& weight : weights.subspan(k * each, each)) weight = static_cast<float>(weight * scale);
+    added[k] = static_cast<float>((added[k] - value(2)) * scale + value(1));
+  }
+  return made;
+}
+
 std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes) {
   const auto& nodes = graph.nodes();
   std::vector<Field> fields(nodes.size());
@@ -165,7 +250,8 @@ std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>
     std::vector<Shape> inputs;
     for (const int from : node.inputs) inputs.push_back(from < 0 ? Shape() : shapes[static_cast<std::size_t>(from)]);
     try {
-      if (const Field window = window_of_layer(node, inputs); window) {
+      const Field pad = window_of_pad(graph, node);
+      if (const Field window = pad ? pad : window_of_layer(node, inputs); window) {
         const Field& below = fields[static_cast<std::size_t>(node.inputs[0])];
         if (below) fields[i] = through(*below, *window);
         continue;

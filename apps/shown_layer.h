@@ -30,6 +30,18 @@ struct ShownLayer {
 /// errors call the model. Throws Error if there is no such layer, naming those that are called almost so.
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source);
 
+/// How a layer makes each number of its maps: of a window of others.
+struct MadeOf {
+  std::string from;                 ///< the node whose maps or picture these are
+  std::string how;                  ///< "sum" of products with weights, of each map its "max" or "mean"
+  std::string then = {};            ///< the function that is computed of the sum; empty where there is none
+  ReceptiveField window = {};       ///< of those maps
+  Tensor weights = {}, added = {};  ///< f32 [OC, IC / groups, KH, KW] and [OC], a normalisation of the sum in them
+};
+
+/// Of the node called `name`; nothing where it is made in another way, or of weights that are no constants.
+std::optional<MadeOf> made_of(const Graph& graph, const std::string& name);
+
 /// For each node of the graph, whose outputs have these shapes. None where it depends on all of the input, or in a way
 /// that is not followed here: resized maps, attention, padding that the layer works out itself.
 std::vector<std::optional<ReceptiveField>> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes);

@@ -99,7 +99,7 @@ def other_photographs(page, link, place):
     assert browser.run("[state.shown, state.place.row, state.place.column, $('number').dataset.value]") == place, "the link restores what was shown"
     page.go("#photo=seven&model=digits&layer=features.3&filter=5&place=3,4")
     page.expect("state.example === 'seven' && state.info.model === 'digits' && state.info.layer === 'features.3' && state.shown === 5", "a link to a layer of digits")
-    page.expect("!state.filters && $('found').querySelector('h2').textContent.includes('says: seven') && !document.querySelector('.doubt')", "a seven is a seven")
+    page.expect("!state.colours && $('found').querySelector('h2').textContent.includes('says: seven') && !document.querySelector('.doubt')", "a seven is a seven")
     page.expect("state.layer.field.size[0] === 15 && state.layer.field.stride[0] === 2", "the receptive field of features.3")
     page.expect("$('best').querySelectorAll('button').length > 2", "its most excited places")
     page.shoot("deep")

@@ -66,6 +66,11 @@ void serve(ServeOptions options) {
   options.server.memory = memory / 4;  // apart, so that requests which wait for a picture never wait for each other
   settings.memory = memory - options.server.memory;
   options.server.max_body = static_cast<std::size_t>(options.body_megabytes) << 20;
+  settings.host.alone = settings.models.size() == 1;
+  settings.host.kept = memory / 4 / settings.models.size();
+  std::vector<std::string> names;
+  for (const std::string& file : settings.models) names.push_back(std::filesystem::path(file).stem().string());
+  settings.host.said.require(names);
   Service service(settings);
   HttpServer server(
       options.server, [&](const Call& call) { return service.handle(call); },
@@ -109,7 +114,7 @@ void add_serve(CLI::App& app) {
           "that ship, and what `python -m lamina.get_classifier` brought)")
       ->transform(shipped(model_file))
       ->allow_extra_args(false);
-  host.preprocess.add_to(*command, size_help);
+  host.said.add_to(*command);
   command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")
       ->type_name("ADDRESS")
       ->capture_default_str();
@@ -150,7 +155,10 @@ void add_serve(CLI::App& app) {
   host.run.batch_invariant = true;  // who else asks is chance
   host.run.add_to(*command, true);
   command->footer(
-      "Drop a photograph on the page, http://127.0.0.1:8080/. Programs POST photographs to /classify and /features, "
+      "--preprocess, its parts and --labels are of the models that do not say it themselves; MODEL=VALUE is of one, "
+      "in\n"
+      "place of what its file says: --size detector=320 --labels digits=names.txt.\n"
+      "Drop photographs on the page, http://127.0.0.1:8080/. Programs POST photographs to /classify and /features, "
       "or\n"
       "tensors to /v2/models/MODEL/infer (Open Inference Protocol, version 2). docs/serve.md has all paths.\n"
       "SIGTERM: what was accepted is answered, then the exit code is 0.\n"

@@ -15,7 +15,7 @@
 namespace lamina::app {
 namespace {
 
-constexpr std::size_t layer_pools = 4;  // that a model keeps
+constexpr std::size_t most_kept = 16;  // plans that a model keeps, each of which has threads
 
 /// 1, 2, 3, 4, 6, 8, 12, ... up to `most`: a plan computes all of its batch, however few images were given.
 std::vector<std::int64_t> ladder(std::int64_t most) {
@@ -28,31 +28,10 @@ std::vector<std::int64_t> ladder(std::int64_t most) {
   return sizes;
 }
 
-/// Inputs whose height and width the model leaves open get the one size that they are served at: what its photographs
-/// become, what --size says, or what its exporter noted. Throws Error, in this command's words, for those without.
-void settle(Model& model, int size) {
-  const InputShapes shapes = photo_shapes(model, size);
-  if (!shapes.empty()) model.graph = with_inputs(model.graph, shapes, {});
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-    if (node.shape->with_batch(1).is_known()) continue;
-    throw Error(fmt::format("{} is {}: a model is served at one size, which {}", node.name, node.shape->to_string(),
-                            node.shape->rank() == 4 ? "--size gives, in pixels of both sides"
-                                                    : "lamina convert --input-shape puts into a model file"));
-  }
-}
-
-Model load(const std::string& file, const HostOptions& options) {
+Model load(const std::string& file, const SaidOfModel& said, bool in_place) {
   Model model = open_model(file);
   print_warnings(model);
-  PreprocessOptions levels = options.preprocess;
-  levels.size = 0;  // alone it says nothing of how a photograph becomes an input
-  if (!model.preprocess && levels.given()) model.preprocess = options.preprocess.of(model, {}, file);
-  try {
-    settle(model, options.preprocess.size);
-  } catch (const Error& error) {
-    throw Error(fmt::format("{}: {}", file, in_servers_words(error.what())));
-  }
+  said.put_into(model, file, in_place);
   return model;
 }
 
@@ -71,10 +50,12 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
     if (node.module == nullptr || node.module->op() == "Constant") continue;
     if (shapes[i].rank() != 4 || shapes[i].numel() == 0) continue;
     layers.push_back({.name = node.name, .op = std::string(node.module->op()), .shape = shapes[i], .field = fields[i]});
-    const ShownLayer shown = shown_layer(graph, node.name, "");
-    if (!shown.field || shown.normalised || shown.filters.shape()[1] != 3) continue;
-    layers.back().filters = shown.filters;
-    layers.back().bias = shown.bias;
+    Hosted::Layer& layer = layers.back();
+    layer.made = made_of(graph, node.name);
+    if (!layer.made) continue;
+    const Graph::Node& from = *graph.find(layer.made->from);
+    layer.filters = from.module == nullptr && layer.made->how == "sum" && layer.made->weights.shape()[1] == 3;
+    layer.made->weights = layer.made->added = {};
   }
   return layers;
 }
@@ -82,16 +63,22 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
 }  // namespace
 
 Hosted::Hosted(const std::string& file, const HostOptions& options)
-    : name_(std::filesystem::path(file).stem().string()), options_(options), model_(load(file, options)) {
+    : name_(std::filesystem::path(file).stem().string()),
+      options_(options),
+      said_(options.said.of(name_)),
+      model_(load(file, said_, options.alone || said_.by_name)) {
   segmenter_options_.model.model = file;
+  segmenter_options_.model.preprocess = said_.preprocess;
   segmenter_options_.run = options.run;
   try {
+    const InputShapes first = first_shapes(model_, said_.preprocess.size);
+    if (!first.empty()) open_ = std::exchange(model_.graph, with_inputs(model_.graph, first, {}));
     bool batched = true;
     for (const int input : model_.graph.inputs()) {
       batched = batched && model_.graph.nodes()[static_cast<std::size_t>(input)].shape->has_batch();
     }
     const std::int64_t most = batched ? options.max_batch : 1;
-    pool_ = std::make_unique<PlanPool>(
+    pool_ = std::make_shared<PlanPool>(
         model_.graph, compile_options(most),
         PoolOptions{.devices = options.run.devices(),
                     .batches = ladder(most),
@@ -101,7 +88,83 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
     throw Error(fmt::format("{}: {}", file, in_servers_words(error.what())));
   }
   layers_ = layers_of(model_.graph);
+  find_shapes();
   find_task();
+  if (!said_.labels.empty() && answers_.empty()) {
+    throw Error(fmt::format("{}: there are {} --labels, and no output has scores of as many classes: {}", file,
+                            model_.labels.size(), pool_->plan().output_shapes()[0].to_string()));
+  }
+}
+
+/// Open are extents that are another where the open ones of inputs are.
+void Hosted::find_shapes() {
+  const Plan& plan = pool_->plan();
+  input_shapes_.assign(plan.input_shapes().begin(), plan.input_shapes().end());
+  output_shapes_.assign(plan.output_shapes().begin(), plan.output_shapes().end());
+  if (!is_open()) return;
+  const auto vary = [&](Shape& shape, const auto& is_open) {
+    for (std::size_t i = batched() ? 1 : 0; i < shape.rank(); ++i) {
+      if (is_open(static_cast<int>(i))) shape.set(static_cast<int>(i), open);
+    }
+  };
+  for (std::size_t i = 0; i < input_shapes_.size(); ++i) {
+    const Shape& declared = *open_.find(plan.input_names()[i])->shape;
+    vary(input_shapes_[i], [&](int axis) { return declared[axis] == open; });
+  }
+  const auto one = resolved_at(open_, {}, 192), other = resolved_at(open_, {}, 256);
+  for (std::size_t i = 0; i < output_shapes_.size(); ++i) {
+    vary(output_shapes_[i], [&](int axis) {
+      if (!one || !other) return true;
+      const auto extent = [&](const detail::Resolved& at) { return at.network[at.outputs[i]].shape[axis]; };
+      return extent(*one) != extent(*other);
+    });
+  }
+}
+
+std::shared_ptr<PlanPool> Hosted::pool_for(const std::vector<Tensor>& inputs) {
+  bool first = true;
+  InputShapes shapes;
+  std::string key;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Shape& usual = pool_->plan().input_shapes()[i];
+    Shape shape = inputs[i].shape();
+    for (std::size_t k = batched() ? 1 : 0; k < shape.rank(); ++k) {
+      first = first && shape[static_cast<int>(k)] == usual[static_cast<int>(k)];
+    }
+    key += shape.to_string();
+    const std::string& name = pool_->plan().input_names()[i];
+    if (batched() && open_.find(name)->shape->has_batch()) shape.set(0, batch);
+    shapes[name] = shape;
+  }
+  if (first || !is_open()) return pool_;
+  const std::scoped_lock lock(mutex_);
+  try {
+    return kept(key, with_inputs(open_, shapes, {}), compile_options(batched() ? inputs[0].shape()[0] : 1));
+  } catch (const Error& error) {
+    throw Refusal{400, fmt::format("{}: {}", name_, in_servers_words(error.what()))};
+  }
+}
+
+std::shared_ptr<PlanPool> Hosted::kept(const std::string& key, const Graph& graph, const CompileOptions& compile) {
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    if (it->key != key) continue;
+    kept_.splice(kept_.begin(), kept_, it);
+    return kept_.front().pool;
+  }
+  const PlanMemory memory = graph.plan_memory(compile);
+  const std::uint64_t bytes = memory.total() - memory.shared;
+  if (bytes > options_.kept) {
+    throw Refusal{413, fmt::format("{}: a plan of that size takes {} MiB, more than the {} that --memory leaves for it",
+                                   name_, bytes >> 20, options_.kept >> 20)};
+  }
+  std::uint64_t taken = bytes;
+  for (const Kept& other : kept_) taken += other.bytes;
+  for (; !kept_.empty() && (taken > options_.kept || kept_.size() >= most_kept); kept_.pop_back()) {
+    taken -= kept_.back().bytes;
+  }
+  const PoolOptions how{.plans_per_device = 1, .max_queue = options_.max_queue};
+  kept_.push_front({key, std::make_shared<PlanPool>(graph, compile, how), bytes});
+  return kept_.front().pool;
 }
 
 void Hosted::find_task() {
@@ -146,8 +209,7 @@ const Preprocess& Hosted::preprocess() const {
 const Hosted::Layer& Hosted::layer(const std::string& name) const {
   const Layer* found = nullptr;
   for (const Layer& layer : layers_) {
-    if (name.empty() ? layer.filters.defined() && (found == nullptr || layer.op == "relu" || layer.op == "Relu")
-                     : layer.name == name) {
+    if (name.empty() ? layer.filters && (found == nullptr || !layer.made->then.empty()) : layer.name == name) {
       found = &layer;
     }
   }
@@ -158,17 +220,7 @@ const Hosted::Layer& Hosted::layer(const std::string& name) const {
 
 std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
   const std::scoped_lock lock(mutex_);
-  for (auto it = layer_pools_.begin(); it != layer_pools_.end(); ++it) {
-    if (it->first != layer.name) continue;
-    layer_pools_.splice(layer_pools_.begin(), layer_pools_, it);
-    return layer_pools_.front().second;
-  }
-  CompileOptions compile = options_.run.compile_options(1);
-  auto pool = std::make_shared<PlanPool>(model_.graph.until(layer.name), compile,
-                                         PoolOptions{.plans_per_device = 1, .max_queue = options_.max_queue});
-  layer_pools_.emplace_front(layer.name, pool);
-  if (layer_pools_.size() > layer_pools) layer_pools_.pop_back();  // whoever uses it finishes
-  return pool;
+  return kept("layer " + layer.name, model_.graph.until(layer.name), compile_options(1));
 }
 
 std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::less<>>& constants,
@@ -177,7 +229,10 @@ std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::le
   try {
     CompileOptions compile = compile_options(batched() ? inputs[0].shape()[0] : 1);
     compile.constants = constants;
-    Plan plan = model_.graph.compile(compile);
+    for (std::size_t i = 0; is_open() && i < inputs.size(); ++i) {
+      compile.input_shapes[pool_->plan().input_names()[i]] = inputs[i].shape();
+    }
+    Plan plan = (is_open() ? open_ : model_.graph).compile(compile);
     std::vector<Tensor> results;
     for (const Tensor& result : plan.run(inputs)) results.push_back(result.clone());
     say_not_finite(plan, results);
@@ -204,7 +259,7 @@ Segmenter& Hosted::segmenter() {
   const std::scoped_lock lock(mutex_);
   try {
     Model model;
-    model.graph = with_inputs(model_.graph, {}, {});
+    model.graph = with_inputs(is_open() ? open_ : model_.graph, {}, {});
     model.preprocess = model_.preprocess, model.labels = model_.labels;
     if (!segmenter_) segmenter_ = std::make_unique<Segmenter>(segmenter_options_, std::move(model));
   } catch (const Error& error) {

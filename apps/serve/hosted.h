@@ -16,7 +16,7 @@
 #endif
 #include "options.h"
 #include "photos/memory_budget.h"
-#include "photos/preprocess_options.h"
+#include "photos/said_of_models.h"
 #include "segmenter.h"
 #include "serve/http.h"
 #include "shown_layer.h"
@@ -25,12 +25,15 @@ namespace lamina::app {
 
 struct HostOptions {
   RunOptions run;
-  PreprocessOptions preprocess;  ///< for models that do not say how a photograph becomes their input
+  SaidOfModels said;
+  bool alone = false;  ///< one model, which all that is said is of
   std::int64_t max_batch = 32, max_queue = 256;
   double max_delay_ms = 2;
+  std::uint64_t kept = 0;  ///< bytes that plans for layers and for other sizes may take, of each model
 };
 
-/// A model that is served: its pool of plans, and plans for single layers, made when they are asked for.
+/// A model that is served: its pool of plans, and plans for single layers and for inputs of other sizes where it leaves
+/// them open, made when they are asked for.
 class Hosted {
  public:
   /// Throws Error, naming the file.
@@ -38,7 +41,15 @@ class Hosted {
 
   const std::string& name() const { return name_; }
   const Model& model() const { return model_; }
+  /// Of the size of its photographs, where the model leaves that open.
   PlanPool& pool() { return *pool_; }
+  /// Shapes of inputs and outputs, of a batch of the pool's; -1 where they are open.
+  const std::vector<Shape>& input_shapes() const { return input_shapes_; }
+  const std::vector<Shape>& output_shapes() const { return output_shapes_; }
+  bool is_open() const { return !open_.nodes().empty(); }
+  /// The pool for such inputs: each size is compiled once, and kept while there is room. Throws Refusal where they do
+  /// not fit, or it would take more than may be kept.
+  std::shared_ptr<PlanPool> pool_for(const std::vector<Tensor>& inputs);
   /// Whether its one output is scores of classes.
   bool has_classes() const {
     return pool_->plan().output_shapes().size() == 1 && scores_in(pool_->plan().output_shapes()[0]) > 0;
@@ -56,7 +67,8 @@ class Hosted {
   struct Layer {
     std::string name, op;
     Shape shape;
-    Tensor filters = {}, bias = {};  ///< of a convolution that sees the photograph itself, or of the ReLU after it
+    std::optional<MadeOf> made = {};           ///< without its weights
+    bool filters = false;                      ///< whether it sees the photograph itself, in colours
     std::optional<ReceptiveField> field = {};  ///< of the photograph as the network sees it
   };
   const std::vector<Layer>& layers() const { return layers_; }
@@ -83,14 +95,27 @@ class Hosted {
  private:
   CompileOptions compile_options(std::int64_t batch) const;
   void find_task();
+  void find_shapes();
+  /// Plans by what they are for. Those used the longest ago go where there is no room for more; whoever uses them
+  /// finishes.
+  std::shared_ptr<PlanPool> kept(const std::string& key, const Graph& graph, const CompileOptions& compile);
+
+  struct Kept {
+    std::string key;
+    std::shared_ptr<PlanPool> pool;
+    std::uint64_t bytes = 0;
+  };
 
   std::string name_;
   HostOptions options_;
+  SaidOfModel said_;
   Model model_;
-  std::unique_ptr<PlanPool> pool_;
+  Graph open_;  // as the file has it, where it leaves sizes open that are settled in model_
+  std::shared_ptr<PlanPool> pool_;
+  std::vector<Shape> input_shapes_, output_shapes_;
   std::vector<Layer> layers_;
   std::mutex mutex_;
-  std::list<std::pair<std::string, std::shared_ptr<PlanPool>>> layer_pools_;  // the latest used first
+  std::list<Kept> kept_;  // the latest used first
   std::string profile_, task_, answers_;
   SegmenterOptions segmenter_options_;
   std::unique_ptr<Segmenter> segmenter_;

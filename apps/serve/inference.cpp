@@ -36,7 +36,7 @@ Json shape_json(const Shape& shape, bool batched, bool config) {
     if (batched && i == 0) {
       if (!config) extents.push_back(-1);
     } else {
-      extents.push_back(shape[static_cast<int>(i)]);
+      extents.push_back(std::max<std::int64_t>(shape[static_cast<int>(i)], -1));  // the protocol's word for open
     }
   }
   return extents;
@@ -77,9 +77,9 @@ void append_optional(Json& inputs, const Graph& graph, bool config) {
 
 std::string described(const Hosted& hosted, bool config) {
   const Plan& plan = const_cast<Hosted&>(hosted).pool().plan();
-  Json inputs = ports(hosted, plan.input_names(), plan.input_shapes(), plan.input_dtypes(), config);
+  Json inputs = ports(hosted, plan.input_names(), hosted.input_shapes(), plan.input_dtypes(), config);
   append_optional(inputs, hosted.model().graph, config);
-  const Json outputs = ports(hosted, plan.output_names(), plan.output_shapes(), plan.output_dtypes(), config);
+  const Json outputs = ports(hosted, plan.output_names(), hosted.output_shapes(), plan.output_dtypes(), config);
   if (!config) {
     return Json{
         {"name", hosted.name()}, {"versions", {"1"}}, {"platform", "lamina"}, {"inputs", inputs}, {"outputs", outputs}}
@@ -147,9 +147,11 @@ Tensor tensor_at(const Call& call, const char* data, const Shape& shape, DType d
 }
 
 /// A tree takes many times its text: no more of it than a request of this model needs.
-Json parse_json(const Call& call, std::string_view text, const Plan& plan) {
-  std::size_t limit = 10000;  // names, shapes, parameters
-  for (const Shape& shape : plan.input_shapes()) limit += 2 * static_cast<std::size_t>(shape.numel());
+Json parse_json(const Call& call, std::string_view text, const Hosted& hosted) {
+  std::size_t limit = hosted.is_open() ? text.size() : 10000;  // names, shapes, parameters
+  for (const Shape& shape : hosted.input_shapes()) {
+    if (!hosted.is_open()) limit += 2 * static_cast<std::size_t>(shape.numel());
+  }
   constexpr std::size_t bytes_of_value = 40;
   const auto values =
       static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return c == ',' || c == '[' || c == '{'; }));
@@ -179,7 +181,7 @@ InferenceRequest parse_inference(const Call& call, Hosted& hosted) {
     binary = text.substr(bytes);
     text = text.substr(0, bytes);
   }
-  const Json json = parse_json(call, text, plan);
+  const Json json = parse_json(call, text, hosted);
   InferenceRequest request;
   if (const Json* id = member(json, "id"); id != nullptr && id->is_string()) request.id = id->get<std::string>();
   const Json* inputs = member(json, "inputs");
@@ -196,7 +198,7 @@ InferenceRequest parse_inference(const Call& call, Hosted& hosted) {
     if (const std::string given = text_of(input, "datatype", name); given != type_of(dtype).protocol) {
       refuse(fmt::format("{}: expected datatype {}, got {}", name, type_of(dtype).protocol, given));
     }
-    const Shape shape = parse_shape(input, name, optional ? *node->shape : plan.input_shapes()[i],
+    const Shape shape = parse_shape(input, name, optional ? *node->shape : hosted.input_shapes()[i],
                                     !optional && plan.batched(), plan.options().batch);
     const std::size_t bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     const Json* parameters = member(input, "parameters");
@@ -232,6 +234,10 @@ InferenceRequest parse_inference(const Call& call, Hosted& hosted) {
   if (request.outputs.empty()) {
     for (std::size_t i = 0; i < plan.output_names().size(); ++i) request.outputs.push_back({i, all_binary});
   }
+  return request;
+}
+
+void reserve_results(const Call& call, const InferenceRequest& request, const Plan& plan) {
   // The results, and the reply that they become; as text a number takes up to three times its four bytes.
   const bool fewer = plan.batched() && !request.inputs.empty();
   const std::int64_t batch = fewer ? plan.options().batch / request.inputs[0].shape()[0] : 1;
@@ -240,7 +246,6 @@ InferenceRequest parse_inference(const Call& call, Hosted& hosted) {
         static_cast<std::uint64_t>(plan.output_shapes()[index].numel() / batch) * size_of(plan.output_dtypes()[index]);
     call.reserve(as_binary ? 2 * bytes : 4 * bytes);
   }
-  return request;
 }
 
 Reply inference_reply(const Hosted& hosted, const InferenceRequest& request, const std::vector<Tensor>& results) {

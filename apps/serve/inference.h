@@ -31,6 +31,9 @@ struct InferenceRequest {
 /// Throws Refusal (400) naming what does not fit.
 InferenceRequest parse_inference(const Call& call, Hosted& hosted);
 
+/// Before they are computed. Throws Refusal (503).
+void reserve_results(const Call& call, const InferenceRequest& request, const Plan& plan);
+
 Reply inference_reply(const Hosted& hosted, const InferenceRequest& request, const std::vector<Tensor>& outputs);
 
 /// A tensor of the numbers in `data`, lists in lists or one list, in row-major order. Throws Refusal (400), naming the

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "lamina/images/resize.h"
@@ -34,6 +35,12 @@ Json strongest_of(const Tensor& maps, int count) {
   for (const Strength& s : strongest(maps, count))
     list.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}});
   return list;
+}
+
+Json json_of(const ReceptiveField& field) {
+  return {{"size", {field.size.height, field.size.width}},
+          {"stride", {field.stride.height, field.stride.width}},
+          {"start", {field.top, field.left}}};
 }
 
 }  // namespace
@@ -105,20 +112,31 @@ Reply Service::input(const Call& call) {
                        {"photo", photo.description}});
 }
 
-/// The filters of a layer that sees the photograph, as f32 [filters, 3, height, width], red first, and what each adds.
+/// The filters of a layer that sees the photograph, f32 [filters, 3, height, width], red first, and what each adds; or
+/// one of any convolution, f32 [1, channels, height, width].
 Reply Service::filters(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
   const Hosted::Layer& layer = model.layer(call.parameter("layer"));
-  if (!layer.filters.defined()) {
+  const std::string text = call.parameter("filter");
+  std::optional<MadeOf> made = made_of(model.model().graph, layer.name);
+  if (!made || made->how != "sum" || !(layer.filters || !text.empty())) {
     throw Refusal{404, fmt::format("{}: {} has no filters that see the photograph", model.name(), layer.name)};
   }
-  const Tensor weight = red_first(layer.filters, model.model());
+  std::int64_t begin = 0, end = made->weights.shape()[0];
+  if (!text.empty()) {
+    const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), begin);
+    if (error != std::errc() || stopped != text.data() + text.size() || begin < 0 || begin >= end) {
+      throw Refusal{400, fmt::format("filter: expected a number from 0 to {}, got {}", end - 1, text)};
+    }
+    end = begin + 1;
+  }
+  const Tensor some = made->weights.slice(begin, end), weight = layer.filters ? red_first(some, model.model()) : some;
   const Shape& shape = weight.shape();
-  std::vector<float> bias(static_cast<std::size_t>(shape[0]));
-  if (layer.bias.defined()) std::ranges::copy(layer.bias.values<float>(), bias.begin());
-  return binary_reply(weight.raw(), weight.bytes(),
-                      {{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", bias}});
+  const std::span<const float> added = made->added.slice(begin, end).values<float>();
+  return binary_reply(
+      weight.raw(), weight.bytes(),
+      {{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", std::vector<float>(added.begin(), added.end())}});
 }
 
 Reply Service::models() {
@@ -130,11 +148,11 @@ Reply Service::models() {
       layers.push_back({{"name", layer.name},
                         {"op", layer.op},
                         {"shape", {layer.shape[1], layer.shape[2], layer.shape[3]}},
-                        {"filters", layer.filters.defined()}});
-      if (!layer.field) continue;
-      const auto& [size, stride, top, left] = *layer.field;
-      layers.back()["field"] = {
-          {"size", {size.height, size.width}}, {"stride", {stride.height, stride.width}}, {"start", {top, left}}};
+                        {"filters", layer.filters}});
+      if (layer.field) layers.back()["field"] = json_of(*layer.field);
+      if (!layer.made) continue;
+      layers.back()["made"] = json_of(layer.made->window);
+      layers.back()["made"].update({{"from", layer.made->from}, {"how", layer.made->how}, {"then", layer.made->then}});
     }
     list.push_back({{"name", model->name()},
                     {"photographs", model->model().preprocess.has_value()},

@@ -128,7 +128,9 @@ Reply Service::infer(const Call& call, Hosted& model) {
   if (!request.constants.empty()) {
     return inference_reply(model, request, model.run_with(request.constants, request.inputs));
   }
-  const PoolAnswer answer = run(model, model.pool(), std::move(request.inputs));
+  const std::shared_ptr<PlanPool> pool = model.pool_for(request.inputs);
+  reserve_results(call, request, pool->plan());
+  const PoolAnswer answer = run(model, *pool, std::move(request.inputs));
   return inference_reply(model, request, answer.outputs);
 }
 

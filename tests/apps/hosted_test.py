@@ -4,6 +4,7 @@
 import array
 import contextlib
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -39,9 +40,12 @@ class Detectors(unittest.TestCase):
 
 
 @contextlib.contextmanager
-def relu_model(*sides, **metadata):
-    """A file of a model that is a ReLU of photographs."""
+def relu_model(*sides, copies=1, **metadata):
+    """A file of a model that is a ReLU of photographs, or several beside each other."""
     graph = {"version": 1, "inputs": [{"name": "x", "shape": ["N", 3, *sides]}], "outputs": ["r"], "nodes": [{"name": "r", "op": "relu", "inputs": ["x"]}]}
+    if copies > 1:
+        graph["nodes"].append({"name": "many", "op": "concat", "attrs": {"dim": 1}, "inputs": ["r"] * copies})
+        graph["outputs"] = ["many"]
     text = json.dumps({"__metadata__": {"lamina.graph": json.dumps(graph), **{f"lamina.{key}": value for key, value in metadata.items()}}}).encode()
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
         file.write(len(text).to_bytes(8, "little") + text)
@@ -69,16 +73,61 @@ class Segmenters(unittest.TestCase):
 
 
 class OpenExtents(unittest.TestCase):
-    def test_a_model_is_served_at_the_size_that_is_said(self):
+    def infer(self, server, name, *shape):
+        numbers = [((i * 7) % 11) - 5 for i in range(math.prod(shape))]
+        request = {"inputs": [{"name": "x", "datatype": "FP32", "shape": shape, "data": numbers}]}
+        status, answer = server.json(f"/v2/models/{name}/infer", json.dumps(request))
+        self.assertEqual(status, 200, answer)
+        self.assertEqual((answer["outputs"][0]["shape"], answer["outputs"][0]["data"]), (list(shape), [max(0, number) for number in numbers]))
+
+    def test_every_size_is_answered(self):
         with relu_model("?", "?") as file:
-            without = subprocess.run([LAMINA, "serve", "--model", file.name, "--port", "0"], capture_output=True, text=True, timeout=60)
-            self.assertEqual(without.returncode, 1)
-            self.assertIn("[N, 3, ?, ?]: a model is served at one size, which --size gives", without.stderr)
-            server = Server(LAMINA, SOURCE, "--model", file.name, "--size", "8")
-            (model,) = server.json("/models")[1]
-            self.assertEqual(server.json(f"/v2/models/{model['name']}")[1]["outputs"][0]["shape"], [-1, 3, 8, 8])
-            self.assertEqual(model["layers"][0]["shape"], [3, 8, 8])
+            name = Path(file.name).stem
+            server = Server(LAMINA, SOURCE, "--model", file.name, "--memory", "64M")
+            metadata = server.json(f"/v2/models/{name}")[1]
+            self.assertEqual([metadata[key][0]["shape"] for key in ("inputs", "outputs")], [[-1, 3, -1, -1]] * 2)
+            self.assertEqual(server.json("/models")[1][0]["layers"][0]["shape"], [3, 224, 224])
+            for side in [*range(1, 30), 5, 40]:  # more of them than are kept
+                self.infer(server, name, 1, 3, side, 2 * side)
+            self.infer(server, name, 3, 3, 8, 9)
             self.assertEqual(server.stop(), 0)
+
+    def test_plans_have_a_bound(self):
+        with relu_model("?", "?", copies=16) as file:
+            server = Server(LAMINA, SOURCE, "--model", file.name, "--memory", "32M")
+            side, head = 300, {"name": "x", "datatype": "FP32", "shape": [1, 3, 300, 300], "parameters": {"binary_data_size": 12 * 300 * 300}}
+            head = json.dumps({"inputs": [head]}).encode()
+            status, answer = server.json(f"/v2/models/{Path(file.name).stem}/infer", head + bytes(12 * side * side), {"Inference-Header-Content-Length": str(len(head))})
+            self.assertTrue(status == 413 and "more than the 8 that --memory leaves for it" in answer["error"], answer)
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_size_that_is_said(self):
+        with relu_model("?", "?") as file, relu_model("?", "?") as other:
+            names = [Path(f.name).stem for f in (file, other)]
+            server = Server(LAMINA, SOURCE, "--model", file.name, "--model", other.name, "--size", "8", "--size", f"{names[1]}=16")
+            self.assertEqual([model["layers"][0]["shape"] for model in server.json("/models")[1]], [[3, 8, 8], [3, 16, 16]])
+            self.assertEqual(server.stop(), 0)
+
+
+class SaidOfModels(unittest.TestCase):
+    def test_names_of_classes_and_preprocessing(self):
+        with tempfile.TemporaryDirectory() as folder, relu_model(28, 28) as colours:
+            (Path(folder) / "names.txt").write_text("\n".join(f"digit {i}" for i in range(10)))
+            (Path(folder) / "colours.txt").write_text("red\ngreen\nblue")
+            name, serve = Path(colours.name).stem, ("--model", "weights/digits.safetensors", "--model", colours.name)
+            server = Server(LAMINA, SOURCE, *serve, "--labels", f"digits={folder}/names.txt", "--labels", f"{name}={folder}/colours.txt",
+                            "--preprocess", "digits=caffe")
+            self.assertRegex(server.json("/classify?model=digits&top=1", DIGIT)[1]["classes"][0]["name"], "^digit [0-9]$")
+            self.assertEqual([model["answers"] for model in server.json("/models")[1]], ["classify", "segment"])
+            self.assertEqual(json.loads(server.ask("/input?model=digits", DIGIT)[2]["Lamina-Description"])["divisor"], 1)
+            self.assertEqual(server.stop(), 0)
+            for words, code, what in ((("--size", "nobody=8"), 2, "there is no model \"nobody\" among those served: digits, "),
+                                      (("--size", "digits=many"), 2, "--size"),
+                                      (("--labels", f"digits={folder}/colours.txt"), 1, "expected 10 labels, one for each class, got 3"),
+                                      (("--labels", f"{name}={folder}/names.txt"), 1, "10 --labels, and no output has scores of as many")):
+                refused = subprocess.run([LAMINA, "serve", "--port", "0", *serve, *words], cwd=SOURCE, capture_output=True, text=True, timeout=60)
+                self.assertEqual(refused.returncode, code, refused.stderr)
+                self.assertIn(what, refused.stderr)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,25 @@ class Page(unittest.TestCase):
                             total += seen[(c * 224 + at[0]) * 224 + at[1]] * filters[((number * 3 + c) * 11 + y) * 11 + x]
             self.assertAlmostEqual(max(0, total), maps[(number * 55 + row) * 55 + column], places=4)
 
+    def test_one_number_of_a_deeper_layer(self):
+        """What is before a layer, and its weights, add up to its number; a pooling's is the largest of its window."""
+        layers = {l["name"]: l for m in self.json("/models")[1] if m["name"] == "digits" for l in m["layers"]}
+        pooled, conv = layers["features.2"]["made"], layers["features.3"]["made"]
+        self.assertEqual((pooled["from"], pooled["how"], pooled["size"], pooled["stride"]), ("features.1", "max", [3, 3], [2, 2]))
+        self.assertEqual((conv["from"], conv["how"], conv["size"], conv["start"]), ("features.2", "sum", [5, 5], [-2, -2]))
+        maps = {name: array.array("f", self.ask(f"/features?model=digits&layer={name}", DIGIT, {"Accept": "application/octet-stream"})[1])
+                for name in ("features.1", "features.2", "features.3")}
+        (_, high, wide), (count, h, w) = layers["features.1"]["shape"], layers["features.2"]["shape"]
+        self.assertEqual(max(maps["features.1"][(5 * high + 8 + y) * wide + 10 + x] for y in range(3) for x in range(3)), maps["features.2"][(5 * h + 4) * w + 5])
+        status, content, headers = self.ask("/filters?model=digits&layer=features.3&filter=7")
+        about, weights = json.loads(headers["Lamina-Description"]), array.array("f", content)
+        self.assertEqual(about["shape"], [1, count, 5, 5])
+        total = about["bias"][0] + sum(maps["features.2"][(c * h + 4 - 2 + y) * w + 5 - 2 + x] * weights[(c * 5 + y) * 5 + x]
+                                       for c in range(count) for y in range(5) for x in range(5))
+        self.assertAlmostEqual(total, maps["features.3"][(7 * h + 4) * w + 5], places=4)
+        for query, expected in (("features.3&filter=32", 400), ("features.3&filter=x", 400), ("features.3", 404), ("features.2&filter=0", 404)):
+            self.assertEqual(self.ask(f"/filters?model=digits&layer={query}")[0], expected, query)
+
     def test_receptive_fields(self):
         layers = {l["name"]: l.get("field") for l in next(m for m in self.json("/models")[1] if m["name"] == "digits")["layers"]}
         self.assertEqual(layers["features.2"], {"size": [7, 7], "stride": [2, 2], "start": [-2, -2]})

@@ -2,7 +2,7 @@
 // The page of `lamina serve`: photographs go to the server, answers and maps come back and are drawn here.
 
 const $ = id => document.getElementById(id);
-const state = { models: [], photos: [], at: 0, example: null, failed: "", maps: null, shape: null, info: null, layer: null, sides: [0, 0], filters: null,
+const state = { models: [], photos: [], at: 0, example: null, failed: "", maps: null, shape: null, info: null, layer: null, sides: [0, 0], filters: null, colours: false, source: null, sourceScales: [], via: null,
                 input: null, seen: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, drawn: -1, known: Infinity, run: 0 };
 
 async function ask(path, options = {}) {
@@ -34,10 +34,25 @@ function drawPhoto() {
 
 function show(index) {
   if (lesson) stopLesson();
-  Object.assign(state, { shown: index, most: null });
+  Object.assign(state, { shown: index, most: null, via: null });
+  showFilter(index);
   if ($("lay").checked) drawPhoto();
   showWindow();
   showText();
+}
+
+// Of deeper layers each filter is fetched when it is looked at.
+async function showFilter(index) {
+  const { layer, colours, info: { model } } = state;
+  if (colours || layer.made?.how !== "sum") return;
+  state.filters = null;
+  try {
+    const filters = await filtersOf(model, layer.name, index);
+    if (state.layer !== layer || state.shown !== index) return;
+    state.filters = filters;
+    showWindow();
+    showText();
+  } catch (error) { say(error.message, true); }
 }
 
 function goTo(place, kept = true) {
@@ -63,15 +78,15 @@ function drawMaps() {
     const button = element("button"), map = element("canvas", "", "map"), label = element("span");
     button.type = "button"; button.dataset.map = i;
     button.setAttribute("role", "radio");
-    button.setAttribute("aria-label", `${state.filters ? "Filter" : "Map"} ${i}, ${how === "place" ? "at the window" : "on average"} ${two(strength[i])}`);
-    if (state.filters) { const f = element("canvas"); drawFilter(f, i, state.filters); button.append(f); }
+    button.setAttribute("aria-label", `${state.colours ? "Filter" : "Map"} ${i}, ${how === "place" ? "at the window" : "on average"} ${two(strength[i])}`);
+    if (state.colours) { const f = element("canvas"); drawFilter(f, i, state.filters); button.append(f); }
     drawMap(map, mapOf(i), h, w, state.scales[i], Infinity, 128);
     label.append(element("b", String(i)), element("span", two(strength[i])));
     button.append(map, label);
     return button;
   }));
   pin(state.pinned, focused);
-  $("title").textContent = state.filters ? `The ${count} patterns, and the map of each` : `The ${count} maps of this layer`;
+  $("title").textContent = state.colours ? `The ${count} patterns, and the map of each` : `The ${count} maps of this layer`;
   $("summary").textContent = `Each map has ${h} × ${w} numbers, one for each place of the window, drawn from its own darkest to its brightest. ` +
     `${state.maps.some(v => v < 0) ? "Blue is below zero. " : ""}The number below: its answer ${how === "place" ? "at the window" : "on average"}.`;
 }
@@ -93,10 +108,13 @@ function choose(index, { focus = false, push = false } = {}) {
 }
 
 const kept = new Map();
-async function filtersOf(model, layer) {
-  const key = JSON.stringify([model, layer]);
-  if (!kept.has(key)) kept.set(key, await described(await ask(query("/filters", { model, layer }))));
-  return kept.get(key);
+function filtersOf(model, layer, filter = null) {
+  const path = query("/filters", { model, layer, ...(filter !== null && { filter }) });
+  if (!kept.has(path)) {
+    kept.set(path, ask(path).then(described));
+    kept.get(path).catch(() => kept.delete(path));
+  }
+  return kept.get(path);
 }
 
 async function update(wanted = {}) {
@@ -115,10 +133,13 @@ async function update(wanted = {}) {
   if (state.failed === "") say("Looking…");
   try {
     const start = performance.now();
-    const { data: maps, ...info } = await described(await post(photo, query("/features", { model, layer }), true)), there = performance.now() - start;
-    const [filters, { input, canvas: seen }] = await Promise.all([known.filters ? filtersOf(model, layer) : null, seenBy(model, photo)]);
+    const mapsOf = async layer => described(await post(photo, query("/features", { model, layer }), true));
+    const { data: maps, ...info } = await mapsOf(layer), there = performance.now() - start, colours = known.filters;
+    const before = !colours && layers.find(l => l.name === known.made?.from);
+    const [filters, { input, canvas: seen }, deeper] = await Promise.all([colours ? filtersOf(model, layer) : null, seenBy(model, photo), before ? mapsOf(before.name) : null]);
     if (run !== state.run) return;
-    Object.assign(state, { maps, info, filters, input, seen, layer: known, sides, shape: info.shape, drawn: -1, most: null });
+    const looked = { ...known, made: colours || before ? known.made : undefined };
+    Object.assign(state, { maps, info, filters, input, seen, colours, source: colours ? input : deeper, sourceScales: [], via: null, layer: looked, sides, shape: info.shape, drawn: -1, most: null });
     for (const id of ["photo", "map"]) $(id).closest(".screen").style.aspectRatio = `${sides[1]} / ${sides[0]}`;
     measure();
     // The filter that was asked for; else the one that was there; else the one that answers the most.
@@ -222,6 +243,13 @@ function listen() {
   on($("sort"), "change", () => state.maps && drawMaps());
   on($("steps"), "toggle", () => $("steps").open && profile().catch(e => say(e.message, true)));
   on($("lay"), "change", drawPhoto);
+  on($("parts"), "click", e => {
+    const b = e.target.closest("button");
+    if (!b) return;
+    state.via = Number(b.dataset.via);
+    showWindow();
+    $("parts").querySelector(`[data-via="${state.via}"]`)?.focus();
+  });
   on($("save"), "click", savePicture);
   on($("link"), "click", copyLink);
   on($("play"), "click", () => lesson ? stopLesson() : playLesson());
@@ -259,7 +287,7 @@ function listen() {
     next.scrollIntoView({ block: "nearest" });
   });
   roam($("maps"), b => choose(Number(b.dataset.map)));
-  for (const grid of [$("best"), $("cards"), $("examples")]) roam(grid, () => {});
+  for (const grid of [$("best"), $("cards"), $("examples"), $("parts")]) roam(grid, () => {});
 }
 
 start();

@@ -2,8 +2,8 @@
 // What one takes along: a picture of what is shown, and a link that shows it again.
 
 function pictureToKeep() {
-  const size = 560, gap = 24, small = 190, canvas = element("canvas"), context = canvas.getContext("2d");
-  canvas.width = 2 * size + 3 * gap; canvas.height = size + (state.filters ? small : 0) + 190;
+  const size = 560, gap = 24, small = 190, multiplied = $("explain").className === "", canvas = element("canvas"), context = canvas.getContext("2d");
+  canvas.width = 2 * size + 3 * gap; canvas.height = size + (multiplied ? small : 0) + 190;
   const dark = getComputedStyle(document.body), text = (words, x, y, font = 20) => {
     context.font = `${font}px ${dark.fontFamily}`;
     context.fillText(words, x, y);
@@ -11,7 +11,7 @@ function pictureToKeep() {
   context.fillStyle = dark.backgroundColor;
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.fillStyle = dark.color;
-  text(`${$("model").value}, ${state.info.layer}, ${state.filters ? "filter" : "map"} ${state.shown}`, gap, 40, 26);
+  text(`${$("model").value}, ${state.info.layer}, ${state.colours ? "filter" : "map"} ${state.shown}`, gap, 40, 26);
   const put = (id, x, y, side, smooth) => {
     context.imageSmoothingEnabled = smooth;
     context.drawImage($(id), x, y, side, side);
@@ -28,15 +28,15 @@ function pictureToKeep() {
   outline(size + 2 * gap, [column / w, row / h, 1 / w, 1 / h]);
   const top = size + 64 + gap;
   let x = gap;
-  if (state.filters) {
+  if (multiplied) {
     for (const [id, sign] of [["pixels", "×"], ["pattern", "="], ["products", ""]]) {
       put(id, x, top, small, false);
       text(sign, x + small + 14, top + small / 2 + 12, 34);
       x += small + 50;
     }
   }
-  const below = state.filters ? top + 60 : top + 20;
-  text(`All added up: ${$("number").value}`, x, below, 32);
+  const below = multiplied ? top + 60 : top + 20;
+  text(`${$("kind").textContent} ${$("number").value}`, x, below, 32);
   const words = $("words").textContent.split(" ");
   let line = "", y = below + 44;
   for (const word of words) {

@@ -33,23 +33,32 @@ function placeAt(u, v) {
   return { row: nearest(v, 0, h), column: nearest(u, 1, w) };
 }
 
-// The sum that the network makes there, term by term. Its own value is in the map: rounded to 32 bits at each step.
-function productsAt(index, { row, column }) {
-  const { filters, input, sides: [high, wide] } = state, [, , kh, kw] = filters.shape, { stride, start, size } = fieldOf();
+// What the network makes its number of there: a window of each map before it, or of the photograph. Its own value is in
+// the map: rounded to 32 bits at each step.
+function windowsAt(index, { row, column }) {
+  const { filters, source, layer: { made } } = state, [maps, high, wide] = source.shape;
+  const one = made.how !== "sum", [, channels, kh, kw] = one ? [1, 1, ...made.size] : filters.shape, { stride, start, size } = made;
   const across = kw > 1 ? (size[1] - 1) / (kw - 1) : 1, down = kh > 1 ? (size[0] - 1) / (kh - 1) : 1;
-  const products = new Float64Array(kh * kw), levels = [];
-  let sum = 0;
-  for (let p = 0; p < kh * kw; ++p) {
-    const y = start[0] + row * stride[0] + Math.floor(p / kw) * down, x = start[1] + column * stride[1] + p % kw * across;
-    const inside = y >= 0 && y < high && x >= 0 && x < wide;
-    levels.push([0, 1, 2].map(c => {
-      const value = inside ? input.data[(c * high + y) * wide + x] : 0;
-      products[p] += value * filters.data[(index * 3 + c) * kh * kw + p];
-      return (value * input.std[c] + input.mean[c]) * input.divisor;
-    }));
-    sum += products[p];
-  }
-  return { products, levels, sum, bias: filters.bias[index], kh, kw };
+  const first = one ? index : Math.floor(index / (state.shape[0] / (maps / channels))) * channels;  // of its group
+  const from = filters && filters.shape[0] > 1 ? index : 0;
+  return { kh, kw, bias: one ? 0 : filters.bias[from], windows: Array.from({ length: channels }, (_, c) => {
+    const window = { map: first + c, values: new Float64Array(kh * kw), products: new Float64Array(kh * kw), inside: [], sum: 0 };
+    for (let p = 0; p < kh * kw; ++p) {
+      const y = start[0] + row * stride[0] + Math.floor(p / kw) * down, x = start[1] + column * stride[1] + p % kw * across;
+      window.inside[p] = y >= 0 && y < high && x >= 0 && x < wide;
+      window.values[p] = window.inside[p] ? source.data[((first + c) * high + y) * wide + x] : 0;
+      window.products[p] = one ? 0 : window.values[p] * filters.data[(from * channels + c) * kh * kw + p];
+      window.sum += window.products[p];
+    }
+    return window;
+  }) };
+}
+
+// Of the photograph the three colours together.
+function productsAt(index, place) {
+  const { kh, kw, bias, windows } = windowsAt(index, place), products = new Float64Array(kh * kw);
+  for (const window of windows) window.products.forEach((product, p) => { products[p] += product; });
+  return { products, sum: products.reduce((a, b) => a + b, 0), bias, kh, kw, windows };
 }
 
 // The shortest digits that mean the same 32 bits.
@@ -61,9 +70,9 @@ function exactly(value) {
 const two = value => value.toFixed(Math.abs(value) >= 100 ? 0 : 2).replace(/^-(?=.*[1-9])/, "−").replace("-", "");
 
 function wordsFor(value, best) {
-  const words = state.filters ? ["It fits very well here.", "It fits somewhat.", "It hardly fits.", "It does not fit here."]
+  const words = state.colours ? ["It fits very well here.", "It fits somewhat.", "It hardly fits.", "It does not fit here."]
     : ["It is very excited here.", "It is somewhat excited.", "It is hardly excited.", "It is silent here."];
-  if (value < 0) return state.filters ? "The opposite of the pattern is here." : "It is held back here: below zero.";
+  if (value < 0) return state.colours ? "The opposite of the pattern is here." : "It is held back here: below zero.";
   return words[value >= 0.66 * best && value > 0 ? 0 : value >= 0.33 * best && value > 0 ? 1 : value > 0 ? 2 : 3];
 }
 
@@ -72,7 +81,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   const index = state.shown, [, h, w] = state.shape, values = mapOf(index), at = place.row * w + place.column;
   const put = (mark, [x, y, width, height]) => Object.assign(mark.style, { left: 100 * x + "%", top: 100 * y + "%", width: 100 * width + "%", height: 100 * height + "%" });
   const [x, y, wide, high] = windowOf(place.row, place.column), left = Math.max(0, x), top = Math.max(0, y);
-  put($("frame"), state.filters ? [x, y, wide, high] : [left, top, Math.min(1, x + wide) - left, Math.min(1, y + high) - top]);
+  put($("frame"), state.colours ? [x, y, wide, high] : [left, top, Math.min(1, x + wide) - left, Math.min(1, y + high) - top]);
   put($("cell"), [place.column / w, place.row / h, 1 / w, 1 / h]);
   $("cell").hidden = upto < Infinity;
   if (known !== state.known || index !== state.drawn) drawMap($("map"), values, h, w, state.scales[index], known);
@@ -82,13 +91,15 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   $("number").dataset.value = exactly(value);
   $("words").textContent = wordsFor(value, best);
   $("exact").textContent = `Exactly ${exactly(value)}: the marked cell of the map, row ${place.row}, column ${place.column}.`;
-  $("explain").classList.toggle("deep", !state.filters);
-  if (!state.filters) return drawPart($("pixels"), state.seen, [x, y, wide, high], 192);
-  const { products, levels, sum, bias, kh, kw } = productsAt(index, place), most = state.most ??= Math.max(...productsAt(index, state.peaks[index]).products.map(Math.abs));
-  const mark = (colour, p) => p === upto ? [255, 60, 160] : colour;
-  paint($("pixels"), kw, kh, p => mark(levels[p], p));
-  drawFilter($("pattern"), index, state.filters);
-  paint($("products"), kw, kh, p => p > upto ? [150, 154, 162] : mark((products[p] < 0 ? differ : agree)[levelOf(products[p], most)], p));
+  const { made } = state.layer, explained = Boolean(made);
+  if (made?.how === "sum" && !state.filters) return;  // on its way
+  $("kind").textContent = made?.how === "sum" ? "All added up:" : "Its number:";
+  $("explain").className = !explained || made.how !== "sum" ? "deep" : "";
+  $("parts").hidden = !explained || made.how !== "sum" || state.colours;
+  if (!explained) return drawPart($("pixels"), state.seen, [x, y, wide, high], 192);
+  if (made.how !== "sum") return showPooled(windowsAt(index, place), made);
+  const { products, sum, bias, kh, kw, windows } = productsAt(index, place);
+  if (state.colours) showColours(windows, products, kh, kw, index, upto); else showParts(windows, kh, kw);
   if (upto < kh * kw) {
     $("number").value = two(products.subarray(0, upto + 1).reduce((a, b) => a + b, 0));
     $("words").textContent = `${upto + 1} of ${kh * kw} pixels…`;
@@ -96,27 +107,77 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
     return;
   }
   const whole = two(sum), extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, less ${two(-bias)} that this filter always takes off` : `, and ${two(bias)} that this filter always adds`;
-  if (value === 0 && sum + bias < 0) {
+  if (made.then && !/relu/i.test(made.then)) {
+    $("words").textContent += ` The sum is ${whole}${extra}, and ${made.then} makes ${two(value)} of it.`;
+  } else if (value === 0 && sum + bias < 0) {
     $("words").textContent = `It does not fit here: the sum is ${whole}${extra}, and less than nothing counts as nothing.`;
   } else if (extra) {
     $("words").textContent += ` (${whole}${extra}.)`;
   }
 }
 
+const drawProducts = (canvas, values, kw, kh, most, upto = Infinity) => paint(canvas, kw, kh, p => p > upto ? [150, 154, 162] : p === upto ? [255, 60, 160]
+  : (values[p] < 0 ? differ : agree)[levelOf(values[p], most)]);
+
+function showColours(windows, sums, kh, kw, index, upto) {
+  const { input } = state, most = state.most ??= Math.max(...productsAt(index, state.peaks[index]).products.map(Math.abs));
+  const level = (p, c) => (windows[c].values[p] * input.std[c] + input.mean[c]) * input.divisor;
+  paint($("pixels"), kw, kh, p => p === upto ? [255, 60, 160] : [0, 1, 2].map(c => level(p, c)));
+  drawFilter($("pattern"), index, state.filters);
+  drawProducts($("products"), sums, kw, kh, most, upto);
+}
+
+// The colours of numbers that are a part of another map.
+function drawWindow(canvas, { map, values, inside }, kw, kh) {
+  const { data, shape: [, h, w] } = state.source, scale = state.sourceScales[map] ??= scaleOf(data.subarray(map * h * w, (map + 1) * h * w));
+  paint(canvas, kw, kh, p => inside[p] ? (values[p] < 0 ? cold : warm)[levelOf(values[p], scale)] : unknown);
+}
+
+const captions = (...texts) => $("explain").querySelectorAll("figcaption").forEach((caption, i) => {
+  if (texts[i]) caption.replaceChildren(element("b", texts[i][0]), " ", element("span", texts[i][1]));
+});
+
+// Deeper layers: the map before it that counts the most here, or the one that was chosen, and what each of them gives.
+function showParts(windows, kh, kw) {
+  const order = [...windows].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum)), chosen = windows.find(w => w.map === state.via) || order[0];
+  const { filters, layer: { made } } = state, at = windows.indexOf(chosen), weights = filters.data.subarray(at * kh * kw, (at + 1) * kh * kw);
+  drawWindow($("pixels"), chosen, kw, kh);
+  drawProducts($("pattern"), weights, kw, kh, filters.data.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
+  drawProducts($("products"), chosen.products, kw, kh, Math.max(...chosen.products.map(Math.abs)));
+  captions(["Map " + chosen.map, `of ${made.from}: ${kh} × ${kw} of its numbers`], ["The weights", `that filter ${state.shown} has for it`],
+    ["Number times number", `together ${two(chosen.sum)}; blue: below zero`]);
+  const shown = order.slice(0, 6), rest = order.slice(6).reduce((sum, w) => sum + w.sum, 0);
+  if (!shown.includes(chosen)) shown.push(chosen);
+  $("parts").querySelector("span").textContent = windows.length > 1 ? `Each of the ${windows.length} maps before it gives a part. The largest:` : "It has one map before it.";
+  $("parts").querySelector("div").replaceChildren(...shown.map(part => {
+    const button = element("button", `${part.map}: ${part.sum > 0 ? "+" : ""}${two(part.sum)}`);
+    button.type = "button";
+    button.setAttribute("aria-label", `Map ${part.map} gives ${two(part.sum)}`);
+    button.setAttribute("aria-pressed", part === chosen);
+    button.dataset.via = part.map;
+    return button;
+  }), ...(order.length > 6 ? [element("span", `the other ${order.length - 6}: ${rest > 0 ? "+" : ""}${two(rest)}`)] : []));
+}
+
+// A pooling layer keeps the largest number of a window of the same map, or their mean.
+function showPooled({ kh, kw, windows: [window] }, made) {
+  drawWindow($("pixels"), window, kw, kh);
+  captions(["Map " + window.map, `of ${made.from}: ${kh} × ${kw} of its numbers`]);
+  $("words").textContent = `It is the ${made.how === "max" ? "largest" : "mean"} of these: ${[...window.values].filter((_, p) => window.inside[p]).slice(0, 16).map(two).join(", ")}${kh * kw > 16 ? " and more" : ""}.`;
+}
+
 function showText() {
   const [, h, w] = state.shape, index = state.shown, [size] = [fieldOf().size.map(Math.round)], values = mapOf(index);
-  const name = state.filters ? `filter ${index}` : `map ${index}`;
+  const name = state.colours ? `filter ${index}` : `map ${index}`;
   let some = 0, below = false;
   for (const v of values) {
     if (v > 0) ++some;
     if (v < 0) below = true;
   }
-  $("about").textContent = `${state.filters ? "Its map" : `Map ${index}`}: ${below ? "orange" : "bright"} where ${state.filters ? "the pattern fits" : "it is excited"} ` +
+  $("about").textContent = `${state.colours ? "Its map" : `Map ${index}`}: ${below ? "orange" : "bright"} where ${state.colours ? "the pattern fits" : "it is excited"} ` +
     `(${Math.round(100 * some / values.length)} % of the ${h} × ${w} places)${below ? ", blue where it is below zero" : ""}`;
   $("map").setAttribute("aria-label", `The map of ${name}`);
-  const [first, second] = $("explain").querySelectorAll("figcaption span");
-  first.textContent = `${size[0]} × ${size[1]} pixels of the photograph`;
-  second.textContent = name;
+  if (state.colours || !state.layer.made) captions(["The window", `${size[0]} × ${size[1]} pixels of the photograph`], ["The pattern", name], ["Pixel times pixel", "orange: alike, blue: opposite"]);
   // The brightest places, none beside another.
   const apart = Math.max(1, Math.round(Math.min(h, w) / 12)), taken = [];
   const order = [...values.keys()].filter(i => values[i] > 0).sort((a, b) => values[b] - values[a]);
@@ -149,7 +210,7 @@ function stopLesson() {
 
 function playLesson() {
   stopLesson();
-  const [, h, w] = state.shape, pixels = state.filters ? state.filters.shape[2] * state.filters.shape[3] : 0;
+  const [, h, w] = state.shape, pixels = state.colours ? state.filters.shape[2] * state.filters.shape[3] : 0;
   const first = pixels ? 3200 : 0, pause = 1000, sweep = 3200, began = performance.now();
   $("play").textContent = "Stop";
   $("number").ariaLive = "off";

@@ -1,0 +1,157 @@
+#include "photos/said_of_models.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "inputs.h"
+#ifdef LAMINA_DETECT
+#include "lamina/detect/parts.h"
+#endif
+#include "model_options.h"
+
+namespace lamina::app {
+namespace {
+
+/// MODEL of MODEL=VALUE; empty where the word is of all models.
+std::string model_in(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  return equals == word.npos ? "" : word.substr(0, equals);
+}
+
+/// Whether a model with open sides is a detector, by its outputs.
+bool finds_things(const Model& model) {
+#ifdef LAMINA_DETECT
+  const auto resolved = resolved_at(model.graph, {}, 224);
+  if (!resolved || model.graph.inputs().size() != 1) return false;
+  std::vector<Shape> outputs;
+  for (const auto i : resolved->outputs) outputs.push_back(resolved->network[i].shape);
+  try {
+    (void)detail::Head(detail::ExportNotes(model), {1, 3, 224, 224}, outputs);
+    return true;
+  } catch (const Error&) {
+  }
+#endif
+  return false;
+}
+
+}  // namespace
+
+std::optional<detail::Resolved> resolved_at(const Graph& graph, InputShapes shapes, std::int64_t extent) {
+  for (const int input : graph.inputs()) {
+    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
+    Shape& shape = shapes.try_emplace(node.name, *node.shape).first->second;
+    for (std::size_t i = 0; i < shape.rank(); ++i) {
+      if (shape[static_cast<int>(i)] == open) shape.set(static_cast<int>(i), extent);
+    }
+  }
+  try {
+    return detail::resolve(graph, {.input_shapes = std::move(shapes)});
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+InputShapes first_shapes(const Model& model, int size) {
+  InputShapes shapes = photo_shapes(model, size, finds_things(model) ? 640 : 224);
+  bool known = true;
+  for (const int input : model.graph.inputs()) {
+    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+    const Shape& shape = shapes.contains(node.name) ? shapes.at(node.name) : *node.shape;
+    if (shape.rank() == 1 && shape[0] == any_rank) return shapes;  // compiling tells
+    known = known && shape.with_batch(1).is_known();
+  }
+  if (known) return shapes;
+  for (const std::int64_t extent : {64, 16, 8, 1}) {
+    if (!resolved_at(model.graph, shapes, extent)) continue;
+    for (const int input : model.graph.inputs()) {
+      const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
+      Shape& shape = shapes.try_emplace(node.name, *node.shape).first->second;
+      for (std::size_t i = 0; i < shape.rank(); ++i) {
+        if (shape[static_cast<int>(i)] == open) shape.set(static_cast<int>(i), extent);
+      }
+    }
+    return shapes;
+  }
+  throw Error(
+      "its inputs leave extents open, and it computes with none of the usual ones; lamina convert --input-shape "
+      "puts shapes into a model file");
+}
+
+void SaidOfModel::add_to(CLI::App& command) {
+  preprocess.add_to(command, size_help);
+  command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's")
+      ->transform(shipped(labels_file));
+}
+
+void SaidOfModel::put_into(Model& model, const std::string& file, bool in_place) const {
+  PreprocessOptions levels = preprocess;
+  levels.size = 0;  // alone it says nothing of how a photograph becomes an input
+  if (model.preprocess ? in_place && preprocess.given() : levels.given()) {
+    model.preprocess = preprocess.of(model, {}, file);
+  }
+  if (labels.empty() || !(in_place || model.labels.empty())) return;
+  std::vector<std::string> names = read_labels(labels);
+  try {
+    (void)class_count(model, preprocess.size);
+  } catch (const Error&) {  // a detector's, or of pixels
+    model.labels = std::move(names);
+    return;
+  }
+  set_labels(model, std::move(names), labels, preprocess.size);
+}
+
+void SaidOfModels::add_to(CLI::App& command) {
+  CLI::App form;
+  SaidOfModel said;
+  said.add_to(form);
+  for (const CLI::Option* option : form.get_options()) {
+    const std::string name = option->get_name();
+    if (name == "--help") continue;
+    const auto take = [this, name](const std::vector<std::string>& words) { words_[name] = words; };
+    if (option->get_expected_max() == 0) {
+      command.add_flag_callback(
+          name, [take] { take({"true"}); }, option->get_description());
+    } else {
+      command.add_option_function<std::vector<std::string>>(name, take, option->get_description())
+          ->type_name("[MODEL=]" + option->get_type_name())
+          ->allow_extra_args(false);
+    }
+  }
+}
+
+SaidOfModel SaidOfModels::of(const std::string& model) const {
+  SaidOfModel said;
+  CLI::App form;
+  said.add_to(form);
+  std::vector<std::string> arguments;  // the last one first, as parse() wants them
+  for (const auto& [option, words] : words_) {
+    std::string value;
+    bool by_name = false;
+    for (const std::string& word : words) {
+      const std::string name = model_in(word);
+      if (!name.empty() && name == model) said.by_name = by_name = true;
+      if (name == model || (name.empty() && !by_name)) {
+        value = option + '=' + word.substr(name.empty() ? 0 : name.size() + 1);
+      }
+    }
+    if (!value.empty()) arguments.insert(arguments.begin(), value);
+  }
+  form.parse(std::move(arguments));
+  return said;
+}
+
+void SaidOfModels::require(const std::vector<std::string>& models) const {
+  for (const auto& [option, words] : words_) {
+    for (const std::string& word : words) {
+      const std::string name = model_in(word);
+      if (name.empty() || std::ranges::count(models, name) > 0) continue;
+      throw CLI::ValidationError(
+          option, fmt::format("there is no model \"{}\" among those served: {}", name, fmt::join(models, ", ")));
+    }
+  }
+  for (const std::string& model : models) (void)of(model);
+}
+
+}  // namespace lamina::app
