@@ -51,12 +51,12 @@ LEFT_OUT = {
     "framework/onnx": 2_277,  # ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 946,
 }
-TESTS = {"tests": 32_520, "tests/cuda/map": 1_280}  # linear attention, odd filters, few channels; pages and what is hosted; Maps of every type
+TESTS = {"tests": 32_580, "tests/cuda/map": 1_280}  # linear attention, odd filters, few channels; pages and what is hosted; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
 # 360 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
 # 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 95 of what ONNX Runtime fuses.
-TABLES = ((EVERY_BUILD, 58_440), (LEFT_OUT, 4_410), (TESTS, 34_140))
+TABLES = ((EVERY_BUILD, 58_440), (LEFT_OUT, 4_410), (TESTS, 34_200))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
