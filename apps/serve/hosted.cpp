@@ -122,6 +122,7 @@ void Hosted::find_shapes() {
 }
 
 std::shared_ptr<PlanPool> Hosted::pool_for(const std::vector<Tensor>& inputs) {
+  if (!is_open()) return pool_;
   bool first = true;
   InputShapes shapes;
   std::string key;
@@ -136,7 +137,7 @@ std::shared_ptr<PlanPool> Hosted::pool_for(const std::vector<Tensor>& inputs) {
     if (batched() && open_.find(name)->shape->has_batch()) shape.set(0, batch);
     shapes[name] = shape;
   }
-  if (first || !is_open()) return pool_;
+  if (first) return pool_;
   const std::scoped_lock lock(mutex_);
   try {
     return kept(key, with_inputs(open_, shapes, {}), compile_options(batched() ? inputs[0].shape()[0] : 1));
