@@ -184,7 +184,7 @@ std::optional<MadeOf> made_of(const Graph& graph, const std::string& name) {
   MadeOf made;
   const Graph::Node* node = graph.find(name);
   if (node != nullptr && is(*node, {"Mul"}) && node->inputs.size() == 2) {  // x times its own sigmoid
-    for (const std::size_t i : {0, 1}) {
+    for (const std::size_t i : {0U, 1U}) {
       const Graph::Node *x = before(*node, i), *other = before(*node, 1 - i);
       if (x == nullptr || other == nullptr || !is(*other, {"Sigmoid"}) || before(*other) != x) continue;
       made.then = "SiLU", node = x;

@@ -11,8 +11,10 @@ axe.min.js (in the wheel axe-playwright-python) looks for what keeps people with
 import argparse
 import base64
 import contextlib
+import json
 import math
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -107,10 +109,10 @@ def other_photographs(page, link, place):
     browser.run("$('parts').querySelectorAll('button')[2].click()")
     page.expect("$('parts').querySelectorAll('button')[2].getAttribute('aria-pressed') === 'true'", "another part")
     page.expect("$('explain').querySelector('b').textContent === 'Map ' + state.via", "the part that was chosen")
-    page.shoot("deep")
+    page.for_everybody("deep")
     page.go("#photo=seven&model=digits&layer=features.2&filter=5&place=4,5")
     page.expect("$('words').textContent.startsWith('It is the largest of these: ')", "a pooling layer")
-    page.shoot("pooling")
+    page.for_everybody("pooling")
     page.go("#model=digits&layer=features.1&photo=cat")
     page.expect("document.querySelector('.doubt').textContent.includes('it is not sure of this photograph')", "a cat is no digit")
     browser.run("$('clock').open = true; $('steps').open = true")
@@ -132,7 +134,7 @@ def other_photographs(page, link, place):
     for name, shown in files:
         page.choose_file(ROOT / name)
         browser.wait(shown)
-    page.shoot("refused")
+    page.for_everybody("refused")
     page.expect("performance.getEntriesByType('resource').every(r => r.name.startsWith(location.origin))", "asks this server alone")
     browser.call("Network.enable")
     browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
@@ -160,7 +162,7 @@ def side_by_side(page):
     page.expect("$('cards').textContent.includes('cat.jpg') && $('found').querySelector('h2').textContent.includes('2 photographs')", "a card for each")
     browser.run("$('cards').querySelectorAll('button')[1].click()")
     browser.wait("state.at === 1 && $('cards').querySelectorAll('button')[1].getAttribute('aria-pressed') === 'true' && state.info.photo.width === 384")
-    page.shoot("side-by-side")
+    page.for_everybody("side-by-side")
     browser.run("history.back()")
     browser.wait("state.at === 0 && state.photos.length === 2 && $('cards').querySelector('button').getAttribute('aria-pressed') === 'true'")
     browser.run("history.back()")
@@ -181,49 +183,66 @@ def side_by_side(page):
     browser.wait("state.info.layer !== 'features.3'")
 
 
-def everybody(page, axe):
-    """On a phone and a desk, light and dark: nothing is cut off, thumbs find what they aim at, axe finds nothing."""
+def phones(page):
+    """Thumbs find what they aim at."""
     browser = page.browser
-    for width, height, phone in ((1280, 900, False), (390, 844, True), (800, 1100, True)):
-        browser.window(width, height, phone)
-        for scheme in ("light", "dark"):
-            browser.prefers(color_scheme=scheme, reduced_motion="reduce")
-            page.go("#photo=coffee")
-            page.shoot(f"{width}-{scheme}")
-            page.expect("document.documentElement.scrollWidth <= innerWidth", "the page is wider than the screen")
-            if axe:
-                browser.run(axe + "; 0")
-                found = browser.run("axe.run().then(r => r.violations.map(v => `${v.id}: ${v.help}: ${v.nodes.map(n => n.target).join(' ')}`))")
-                assert not found, f"{width} {scheme}: " + "\n".join(found)
-        if phone:
-            small = browser.run("[...document.querySelectorAll('button, select, #pick')].map(e => [e, e.getBoundingClientRect()])"
-                                ".filter(([e, b]) => b.height && (b.height < 44 || b.width < 44)).map(([e]) => e.outerHTML.slice(0, 80))")
-            assert not small, f"too small for thumbs: {small}"
-            x, y = browser.run("(b => [b.left + 0.3 * b.width, b.top + 0.6 * b.height])($('photo').getBoundingClientRect())")
-            for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
-                browser.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
-            filter, row, column = browser.run("[state.shown, state.place.row, state.place.column]")
-            assert abs(row - 0.6 * 55) < 2 and abs(column - 0.3 * 55) < 2, f"a tap at 0.3, 0.6 shows row {row}, column {column}"
-            page.number_is(PAGE / "coffee.jpg", filter, row, column)
-            if width < 500:
-                page.expect("$('found').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
-            browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
-            page.shoot(f"{width}-maps")
+    page.go("#photo=coffee")
+    page.for_everybody("coffee")
+    for width, height in ((390, 844), (800, 1100)):
+        browser.window(width, height, phone=True)
+        browser.prefers(reduced_motion="reduce")
+        page.go("#photo=coffee")
+        small = browser.run("[...document.querySelectorAll('button, select, #pick')].map(e => [e, e.getBoundingClientRect()])"
+                            ".filter(([e, b]) => b.height && (b.height < 44 || b.width < 44)).map(([e]) => e.outerHTML.slice(0, 80))")
+        assert not small, f"too small for thumbs: {small}"
+        x, y = browser.run("(b => [b.left + 0.3 * b.width, b.top + 0.6 * b.height])($('photo').getBoundingClientRect())")
+        for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+            browser.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+        filter, row, column = browser.run("[state.shown, state.place.row, state.place.column]")
+        assert abs(row - 0.6 * 55) < 2 and abs(column - 0.3 * 55) < 2, f"a tap at 0.3, 0.6 shows row {row}, column {column}"
+        page.number_is(PAGE / "coffee.jpg", filter, row, column)
+        if width < 500:
+            page.expect("$('found').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
+        browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
+        page.shoot(f"{width}-maps")
 
 
-def detector(browser, lamina, out):
+def detector(browser, lamina, out, axe):
     """Where only detectors are served, what they find is drawn over the photograph."""
     for task in ("raw", "pose", "obb", "segment"):
         with served(lamina, PAGE, "--model", ROOT / f"tests/golden/detect/{task}.onnx") as address:
             browser.call("Page.navigate", url=address)
             browser.wait("document.getElementById('found') && !document.getElementById('found').hidden && document.body.dataset.ready")
-            page = Page(browser, lamina, address, out)
+            page = Page(browser, lamina, address, out, axe)
             page.expect("$('status').textContent === '' && !$('found').querySelector('.error')", "nothing is complained of")
             page.expect("/finds [0-9]+ things$/.test($('found').querySelector('h2').textContent)", "it says how many")
             page.expect("$('cards').querySelectorAll('.bar').length > 1 && $('cards').querySelector('canvas').width > 100", "a line for each")
-            page.shoot(f"detector-{task}")
+            page.for_everybody(f"detector-{task}")
             browser.run("$('examples').querySelector('[data-photo=rocket]').click()")
             browser.wait("state.example === 'rocket' && $('cards').shown.photos === state.photos && !$('found').hidden")
+            browser.run(DROP % "['cat.jpg', 'coffee.jpg', 'rocket.jpg']")
+            browser.wait("state.photos.length === 3 && $('cards').querySelectorAll('button').length === 3")
+            page.for_everybody(f"detector-{task}-three")
+
+
+def segmenter(browser, lamina, out, axe):
+    """The colours of `lamina segment`: here of each pixel that of its strongest colour."""
+    graph = {"version": 1, "inputs": [{"name": "x", "shape": ["N", 3, 224, 224]}], "outputs": ["r"], "nodes": [{"name": "r", "op": "relu", "inputs": ["x"]}]}
+    text = json.dumps({"__metadata__": {"lamina.graph": json.dumps(graph), "lamina.labels": "red\ngreen\nblue"}}).encode()
+    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.flush()
+        with served(lamina, PAGE, "--model", file.name) as address:
+            page = Page(browser, lamina, address, out, axe)
+            browser.call("Page.navigate", url=address + "#photo=rocket")
+            browser.wait("typeof state !== 'undefined' && document.body.dataset.ready && $('found') && !$('found').hidden")
+            page.expect("/sees (red|blue)/.test($('found').querySelector('h2').textContent)", "the names of classes")
+            page.expect("$('cards').querySelectorAll('.bar').length > 1 && $('see').hidden", "a line for each class")
+            drawn = browser.run("[...$('cards').querySelector('canvas').getContext('2d').getImageData(5, 5, 1, 1).data]")
+            plain = browser.run("(c => { c.width = 720; c.height = 480; c.getContext('2d').drawImage(state.photos[0].bitmap, 0, 0, 720, 480); "
+                                "return [...c.getContext('2d').getImageData(5, 5, 1, 1).data]; })(document.createElement('canvas'))")
+            assert drawn != plain, f"a corner of the photograph has no colour of a class: {drawn}"
+            page.for_everybody("segmenter")
 
 
 def main():
@@ -242,7 +261,8 @@ def main():
         browser = Browser(options.chromium, folder)
         out = Path(options.out) if options.out else Path(folder)
         out.mkdir(exist_ok=True)
-        page = Page(browser, options.lamina, address, out)
+        axe = Path(options.axe).read_text() if options.axe else ""
+        page = Page(browser, options.lamina, address, out, axe)
         browser.window(1400, 950)
         browser.call("Emulation.setFocusEmulationEnabled", enabled=True)
         lesson(page)
@@ -255,8 +275,10 @@ def main():
                         "{ if (document.body.dataset.ready) { o.disconnect(); done(performance.now()); } }).observe(document.body, {attributes: true}));"
                         "$('examples').querySelector('[data-photo=coffee]').click()")
             took.append(browser.run("window.over.then(t => t - window.began)"))
-        everybody(page, Path(options.axe).read_text() if options.axe else "")
-        detector(browser, options.lamina, out)
+        phones(page)
+        browser.window(1280, 900)
+        detector(browser, options.lamina, out, axe)
+        segmenter(browser, options.lamina, out, axe)
         print(f"first paint {paint:.0f} ms; photograph to maps {min(took):.0f} ms (of {len(took)}, the slowest {max(took):.0f});"
               f" all checks passed{'' if options.axe else ', without axe'}{'; screenshots in ' + str(out) if options.out else ''}")
     finally:

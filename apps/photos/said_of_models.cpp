@@ -21,7 +21,7 @@ std::string model_in(const std::string& word) {
 }
 
 /// Whether a model with open sides is a detector, by its outputs.
-bool finds_things(const Model& model) {
+bool finds_things([[maybe_unused]] const Model& model) {
 #ifdef LAMINA_DETECT
   const auto resolved = resolved_at(model.graph, {}, 224);
   if (!resolved || model.graph.inputs().size() != 1) return false;

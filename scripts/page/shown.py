@@ -36,8 +36,8 @@ def single(text):
 
 
 class Page:
-    def __init__(self, browser, lamina, address, out):
-        self.browser, self.lamina, self.address, self.out = browser, lamina, address, out
+    def __init__(self, browser, lamina, address, out, axe=""):
+        self.browser, self.lamina, self.address, self.out, self.axe = browser, lamina, address, out, axe
 
     def go(self, fragment=""):
         self.browser.call("Page.navigate", url="about:blank")
@@ -49,6 +49,21 @@ class Page:
 
     def shoot(self, name):
         self.browser.screenshot(self.out / f"{name}.png")
+
+    def for_everybody(self, name):
+        """On a desk and a phone, in light and dark, what is shown now: nothing is cut off, axe finds nothing. Screenshots."""
+        for width, height, phone in ((1280, 900, False), (390, 844, True)):
+            self.browser.window(width, height, phone)
+            for scheme in ("light", "dark"):
+                self.browser.prefers(color_scheme=scheme, reduced_motion="reduce")
+                self.shoot(f"{name}-{width}-{scheme}")
+                self.expect("document.documentElement.scrollWidth <= innerWidth", f"{name}, {width}: the page is wider than the screen")
+                if self.axe:
+                    self.browser.run(self.axe + "; 0")
+                    found = self.browser.run("axe.run().then(r => r.violations.map(v => `${v.id}: ${v.help}: ${v.nodes.map(n => n.target).join(' ')}`))")
+                    assert not found, f"{name}, {width}, {scheme}: " + "\n".join(found)
+        self.browser.window(1280, 900)
+        self.browser.prefers(color_scheme="light")
 
     def expect(self, script, what):
         assert self.browser.run(script), f"{what}: {script}"

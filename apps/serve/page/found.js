@@ -136,7 +136,7 @@ function drawAnswer(canvas, { bitmap }, answer, alone) {
     if (answer.map) tintMap(pixels, answer);
     g.putImageData(pixels, 0, 0);
   }
-  if (answer.detections) drawThings(g, answer, scale, longer * scale / (alone ? Math.min(720, innerWidth) : 400));
+  if (answer.detections) drawThings(g, answer, scale, longer * scale / Math.min(alone ? 720 : 400, alone ? innerWidth : innerWidth / 2));
 }
 
 // Shows one photograph's answer; of several with a picture, which chooses the photograph.
