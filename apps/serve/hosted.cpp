@@ -140,32 +140,34 @@ std::shared_ptr<PlanPool> Hosted::pool_for(const std::vector<Tensor>& inputs) {
   if (first) return pool_;
   const std::scoped_lock lock(mutex_);
   try {
-    return kept(key, with_inputs(open_, shapes, {}), compile_options(batched() ? inputs[0].shape()[0] : 1));
+    return kept(key, with_inputs(open_, shapes, {}), compile_options(batched() ? inputs[0].shape()[0] : 1),
+                options_.kept);
   } catch (const Error& error) {
     throw Refusal{400, fmt::format("{}: {}", name_, in_servers_words(error.what()))};
   }
 }
 
-std::shared_ptr<PlanPool> Hosted::kept(const std::string& key, const Graph& graph, const CompileOptions& compile) {
+std::shared_ptr<PlanPool> Hosted::kept(const std::string& key, const Graph& graph, const CompileOptions& compile,
+                                       std::uint64_t most) {
   for (auto it = kept_.begin(); it != kept_.end(); ++it) {
     if (it->key != key) continue;
     kept_.splice(kept_.begin(), kept_, it);
     return kept_.front().pool;
   }
-  const PlanMemory memory = graph.plan_memory(compile);
-  const std::uint64_t bytes = memory.total() - memory.shared;
-  if (bytes > options_.kept) {
+  const auto own = [](const PlanMemory& memory) { return memory.total() - memory.shared; };
+  if (const std::uint64_t bytes = most > 0 ? own(graph.plan_memory(compile)) : 0; bytes > most) {
     throw Refusal{413, fmt::format("{}: a plan of that size takes {} MiB, more than the {} that --memory leaves for it",
-                                   name_, bytes >> 20, options_.kept >> 20)};
-  }
-  std::uint64_t taken = bytes;
-  for (const Kept& other : kept_) taken += other.bytes;
-  for (; !kept_.empty() && (taken > options_.kept || kept_.size() >= most_kept); kept_.pop_back()) {
-    taken -= kept_.back().bytes;
+                                   name_, bytes >> 20, most >> 20)};
   }
   const PoolOptions how{.plans_per_device = 1, .max_queue = options_.max_queue};
-  kept_.push_front({key, std::make_shared<PlanPool>(graph, compile, how), bytes});
-  return kept_.front().pool;
+  const auto pool = std::make_shared<PlanPool>(graph, compile, how);
+  std::uint64_t taken = own(pool->plan().memory());
+  kept_.push_front({key, pool, taken});
+  for (auto it = std::next(kept_.begin()); it != kept_.end(); ++it) taken += it->bytes;
+  for (; kept_.size() > 1 && (taken > options_.kept || kept_.size() > most_kept); kept_.pop_back()) {
+    taken -= kept_.back().bytes;
+  }
+  return pool;
 }
 
 void Hosted::find_task() {

@@ -29,7 +29,7 @@ struct HostOptions {
   bool alone = false;  ///< one model, which all that is said is of
   std::int64_t max_batch = 32, max_queue = 256;
   double max_delay_ms = 2;
-  std::uint64_t kept = 0;  ///< bytes that plans for layers and for other sizes may take, of each model
+  std::uint64_t kept = 1 << 30;  ///< bytes that plans for layers and for other sizes may take, of each model
 };
 
 /// A model that is served: its pool of plans, and plans for single layers and for inputs of other sizes where it leaves
@@ -97,8 +97,9 @@ class Hosted {
   void find_task();
   void find_shapes();
   /// Plans by what they are for. Those used the longest ago go where there is no room for more; whoever uses them
-  /// finishes.
-  std::shared_ptr<PlanPool> kept(const std::string& key, const Graph& graph, const CompileOptions& compile);
+  /// finishes. Throws Refusal where one would take more than `most` bytes, unless that is 0.
+  std::shared_ptr<PlanPool> kept(const std::string& key, const Graph& graph, const CompileOptions& compile,
+                                 std::uint64_t most = 0);
 
   struct Kept {
     std::string key;

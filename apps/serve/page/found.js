@@ -156,7 +156,7 @@ function fillCard(card, model, photo, answer, alone) {
     card.append(holder);
   }
   text.append(...(alone ? [] : [element("b", photo.name), element("p", short)]));
-  if (doubt) text.append(element("p", doubt[0].toUpperCase() + doubt.slice(1) + ".", "doubt"));
+  if (doubt && alone) text.append(element("p", doubt[0].toUpperCase() + doubt.slice(1) + ".", "doubt"));
   bars(list, alone ? rows : rows.slice(0, 3), unit, model.answers === "classify" && unit === two ? undefined : 1);
   text.append(list, ...(alone && hint ? [element("p", hint, "hint")] : []));
   card.append(text);

@@ -2,10 +2,16 @@
 // The photographs: read, sent, shown side by side, and kept for Back.
 
 async function read(blob, example = null) {
-  const bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(async () => {
+  let bitmap = await createImageBitmap(blob, { imageOrientation: "from-image" }).catch(async () => {
     say("This browser does not know the format; asking the server…");  // which reads HEIC, TIFF and more
     return createImageBitmap(await (await ask("/picture", { method: "POST", body: blob })).blob());
   });
+  const { width, height } = bitmap, scale = 1400 / Math.max(width, height);
+  if (scale < 1) {  // as large as it is drawn: there may be many
+    const small = await createImageBitmap(bitmap, { resizeWidth: Math.max(1, Math.round(width * scale)), resizeHeight: Math.max(1, Math.round(height * scale)), resizeQuality: "high" });
+    bitmap.close();
+    bitmap = small;
+  }
   return { blob, bitmap, example, name: example || blob.name || "photograph", answers: new Map(), seen: new Map() };
 }
 
