@@ -35,7 +35,7 @@ except ImportError as error:
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import suite  # noqa: E402
-from suite.random_graphs import draw, elements, moving, windows  # noqa: E402
+from suite.random_graphs import counts, draw, elements, moving, windows  # noqa: E402
 
 NODES = elements.NODES + moving.NODES + windows.NODES
 
@@ -46,6 +46,7 @@ def parse_arguments():
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--first", type=int, default=0, help="the number of the first graph")
     parser.add_argument("--graphs", type=int, default=1000, help="how many")
+    parser.add_argument("--counts", action="store_true", help="graphs of values whose extents only a run knows")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many run at a time")
     parser.add_argument("--work", type=Path, default=Path("build/differential"), help="where files are kept")
     parser.add_argument("--keep", action="store_true", help="keep the files of graphs that agree, too")
@@ -78,26 +79,30 @@ def answers(model, inputs):
         raise draw.Skip from error
 
 
-def grow(seed):
-    """(model, inputs, what ONNX Runtime answers); None if it takes none of the nodes that were drawn."""
-    g, made = draw.Draw(seed), {}
+def grow(seed, counted=False):
+    """(model, inputs, what ONNX Runtime answers); None if it takes none of the nodes that were drawn. `counted`: it
+    begins with a value of which only a run knows how many elements it has."""
+    g, made = draw.Draw(seed, 13 + seed % 10 if counted else None), {}
     wanted = g.r.choice([1, 1, 2, 2, 3, 4, 5, 6])
     for _ in range(6 * wanted):
         before = dict(g.values), dict(g.inputs), dict(g.constants)
         try:
-            node = g.r.choice(NODES)(g)
-            known = {**g.values, **g.constants}
-            fed = {n: known[n] for n in node.input if n}
-            results = answers(model_of([node], fed, {}, dict.fromkeys(node.output), g.opset), fed)
+            kinds = NODES if not counted else counts.PRODUCERS if not g.nodes else counts.NODES + NODES[::5]
+            drawn = g.r.choice(kinds)(g)
+            nodes = drawn if isinstance(drawn, list) else [drawn]
+            known, given = {**g.values, **g.constants}, {n for node in nodes for n in node.output}
+            fed = {n: known[n] for node in nodes for n in node.input if n and n not in given}
+            names = [n for node in nodes for n in node.output]
+            results = answers(model_of(nodes, fed, {}, dict.fromkeys(names), g.opset), fed)
             if any(r.size > draw.MOST or r.ndim > 6 for r in results):
                 raise draw.Skip
         except draw.Skip:
             g.values, g.inputs, g.constants = before
             continue
-        g.nodes.append(node)
-        for name, result in zip(node.output, map(np.asarray, results)):
+        g.nodes.extend(nodes)
+        for name, result in zip(names, map(np.asarray, results)):
             made[name] = g.values[name] = result
-        if len(g.nodes) == wanted:
+        if len(g.nodes) >= wanted:
             break
     if not g.nodes:
         return None
@@ -163,7 +168,7 @@ def judged(model, inputs, expected, got):
 
 def run_graph(a, seed):
     """(number, status, ops, what was said)"""
-    grown = grow(seed)
+    grown = grow(seed, a.counts)
     if grown is None:
         return seed, "empty", [], ""
     model, inputs, expected = grown

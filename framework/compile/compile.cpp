@@ -69,8 +69,11 @@ class Compiler {
       plan_.inputs.back().batched = program_.input_batched[i];
       plan_.inputs.back().name = program_.value(program_.inputs[i]).name;
     }
-    for (std::size_t i = 0; i < program_.outputs.size(); ++i) {
+    const std::size_t outputs = program_.output_names.size();
+    for (std::size_t i = 0; i < outputs; ++i) {
       Plan::Impl::Port output = port(program_.outputs[i]);
+      output.counts = program_.output_counts[i];
+      for (int& count : output.counts) count -= count < 0 ? 0 : static_cast<int>(outputs);
       output.name = program_.output_names[i];
       output.batched = program_.output_batched[i];
       const Plan::Impl::Buffer& computed = plan_.buffers[output.buffer];
@@ -78,6 +81,7 @@ class Compiler {
       claimed[output.buffer] = true;
       plan_.outputs.push_back(std::move(output));
     }
+    for (std::size_t i = outputs; i < program_.outputs.size(); ++i) plan_.counts.push_back(port(program_.outputs[i]));
     for (const auto& input : plan_.inputs) {
       plan_.input_names.push_back(input.name);
       plan_.input_shapes.push_back(input.shape);
@@ -125,6 +129,8 @@ class Compiler {
     }
     for (auto& output : plan_.outputs) {
       if (device.is_cuda()) output.staging = Tensor::pinned(output.shape, output.dtype);
+      if (!output.counts.empty())
+        output.staging = Tensor(bytes(detail::bytes_of(output.shape, {.dtype = output.dtype})), DType::u8);
     }
     for (auto& recording : plan_.recordings) {
       recording.addresses.reserve(plan_.inputs.size() + plan_.outputs.size());

@@ -28,6 +28,7 @@ class Negotiator {
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
     settled_.output_names = program_.output_names;
+    settled_.output_counts = program_.output_counts;
     settled_.input_batched = program_.input_batched;
     settled_.output_batched = program_.output_batched;
     for (const int input : settled_.inputs) {

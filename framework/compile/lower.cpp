@@ -68,6 +68,7 @@ Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions
   }
   program.inputs = values_of(resolved.inputs);
   program.outputs = values_of(resolved.outputs);
+  program.output_counts = resolved.output_counts;
   program.output_names = resolved.output_names;
   program.input_batched = resolved.input_batched;
   program.output_batched = resolved.output_batched;

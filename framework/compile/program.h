@@ -47,8 +47,9 @@ struct Program {
 
   std::vector<Value> values;
   std::vector<Operation> operations;
-  std::vector<int> inputs;   ///< values of the graph's inputs
-  std::vector<int> outputs;  ///< values of the graph's outputs
+  std::vector<int> inputs;                      ///< values of the graph's inputs
+  std::vector<int> outputs;                     ///< values of the graph's outputs, and behind them of their counts
+  std::vector<std::vector<int>> output_counts;  ///< Resolved::output_counts
   std::vector<std::string> output_names;
   std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch
   std::vector<std::pair<std::string, int>> kept;    ///< with keep_all: every node's name and value

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "lamina/base/names.h"
 #include "lamina/ops/expansion.h"
@@ -51,6 +52,12 @@ class Resolver {
       }
     }
     for (const int output : outputs_) result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {  // and behind them their counts
+      result_.output_counts.push_back(result_.network[result_.outputs[i]].counts);
+      for (int& count : result_.output_counts.back()) {
+        if (count >= 0) result_.outputs.push_back(std::exchange(count, static_cast<int>(result_.outputs.size())));
+      }
+    }
     return std::move(result_);
   }
 
@@ -208,6 +215,7 @@ class Resolver {
     }
     const auto* op = dynamic_cast<const Op*>(node.module.get());
     if (op == nullptr) return result_.network.add(node.name, node.module, std::move(inputs));
+    if (!knows_counts(op->op())) refuse_counts(result_.network, op->op(), inputs);
     const int before = result_.network.size();
     Expansion expansion(result_.network, *op, node.name, std::move(inputs));
     const int result = find_op(op->op())->expand(expansion);
@@ -257,8 +265,9 @@ Resolved resolve_batched(const Graph& graph, const CompileOptions& options, cons
     }
   }
   Resolved resolved = resolve(graph, options, release);
-  resolved.output_batched.assign(resolved.outputs.size(), false);
-  for (std::size_t i = 0; i < smaller.size(); ++i) {
+  resolved.output_batched.assign(resolved.output_names.size(), false);
+  for (std::size_t i = 0; i < resolved.output_names.size() && !smaller.empty(); ++i) {
+    if (!resolved.output_counts[i].empty()) continue;
     Shape shape = resolved.network[resolved.outputs[i]].shape;
     if (shape.rank() == 0 || shape[0] != options.batch) continue;
     shape.set(0, options.batch - 1);

@@ -28,7 +28,6 @@ std::string_view foreign_kind(const FlatNode& node) {
   const bool chosen = node.op == "If" && node.inputs.size() == 3;  // bodies.cpp's own
   if (!chosen && std::ranges::find(control_flow, node.op) != control_flow.end()) return "control flow";
   if (contains(node.op, "Sequence") && node.op != "ReverseSequence") return "sequences";
-  if (node.op == "NonMaxSuppression") return "export it without nms=True: lamina detect does it itself";
   if (node.op.starts_with("Optional")) return "optional values";
   if (node.op.starts_with("String")) return "texts";
   if (std::ranges::find(training, node.op) != training.end()) return "training";

@@ -87,6 +87,31 @@ int Expansion::scalar(double value, DType dtype) {
   return constant_node(Tensor::from(std::vector<double>{value}, {}).to(dtype));
 }
 
+int Expansion::uncounted(int node, int axis) {
+  if (count_of(node, axis) < 0) return node;
+  const int result = add(Reshape(shape(node)), {node});
+  network_.set_count(result, axis, -1);
+  return result;
+}
+
+int Expansion::counted(int node, int axis, int count) {
+  if (count < 0) return node;
+  if (known(count).defined()) return slice(uncounted(node, axis), axis, 0, to_integers(known(count))[0]);
+  const int result = add(Reshape(shape(node)), {node});
+  network_.set_count(result, axis, count);
+  return result;
+}
+
+int Expansion::with_zeros(int node) {
+  for (int axis = 0; axis < rank(node); ++axis) {
+    const int count = count_of(node, axis);
+    if (count < 0) continue;
+    const int there = pointwise(Pointwise::less, {places_along(*this, axis, rank(node), shape(node)[axis]), count});
+    node = pointwise(Pointwise::where, {there, uncounted(node, axis), scalar(0, dtype(node))});
+  }
+  return node;
+}
+
 int Expansion::reshape(int node, Shape shape) {
   return shape == this->shape(node) ? node : add(Reshape(shape), {node});
 }
@@ -195,7 +220,7 @@ int Expansion::reduce(Reduction kind, int node, std::vector<int> axes, bool keep
 /// What a node repeats along dimensions of one element, or the node itself.
 int Expansion::before_expansion(int node) const {
   const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
-  if (move == nullptr) return node;
+  if (move == nullptr || !network_[node].counts.empty()) return node;
   const int source = network_[node].inputs[0];
   const Shape &from = shape(source), &to = shape(node);
   const std::vector<MoveProblem::Axis> axes = move->problem({}).axes;

@@ -9,6 +9,7 @@
 #include "lamina/base/error.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/layers/fixed.h"
+#include "lamina/ops/counts.h"
 #include "lamina/ops/network.h"
 #include "lamina/ops/op.h"
 
@@ -67,6 +68,17 @@ class Expansion {
   int move(int node, MoveProblem problem, Shape shape);
   int join(std::vector<int> nodes, int axis);
   int reduce(Reduction kind, int node, std::vector<int> axes, bool keep, bool last = false);
+
+  // Counts (docs/inside/ops.md).
+  int count_of(int node, int axis) const { return network_.count_of(node, axis); }
+  /// As many as count says, i64 [1], along that axis: of a count that is known only these are left. -1: as it is.
+  int counted(int node, int axis, int count);
+  /// As if there were all along that axis.
+  int uncounted(int node, int axis);
+  /// The same, with zeros behind the counts of all axes.
+  int with_zeros(int node);
+  int check(int count, CountRule rule) { return add_count(network_, part_name("count"), count, std::move(rule)); }
+
   /// One function of operands that broadcast, computed in the type of the first (of the second, for `where`).
   int pointwise(Pointwise function, std::vector<int> inputs);
   /// The same with numbers after the first operand.

@@ -1,10 +1,12 @@
 #include "lamina/ops/network.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/module/checks.h"
 #include "lamina/module/run_once.h"
+#include "lamina/ops/counts.h"
 
 namespace lamina::detail {
 namespace {
@@ -24,6 +26,13 @@ int Network::append(Node node) {
 
 int Network::add_input(std::string name, Shape shape, DType dtype) {
   return append({.name = std::move(name), .shape = shape, .dtype = dtype});
+}
+
+void Network::set_count(int id, int axis, int count) {
+  Node& node = nodes_[static_cast<std::size_t>(id)];
+  node.counts.resize(node.shape.rank(), -1);
+  node.counts[static_cast<std::size_t>(axis)] = count;
+  if (std::ranges::all_of(node.counts, [](int c) { return c < 0; })) node.counts.clear();
 }
 
 bool Network::has_room(std::size_t bytes) const {
@@ -75,7 +84,10 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs)};
   node.dtype = node.module->output_dtype(dtypes);
   node.shape = node.module->output_shape(shapes);
-  if (shapes.empty() || constants.size() != shapes.size()) return append(std::move(node));
+  if (shapes.empty() || constants.size() != shapes.size()) {
+    node.counts = carried_counts(*this, *node.module, node.inputs, node.shape);
+    return append(std::move(node));
+  }
   if (node.module->is_view(shapes)) return append_constant(std::move(node.name), constants[0].view(node.shape));
   const std::size_t bytes = bytes_of(node.shape, {.dtype = node.dtype}), counted = bytes > uncounted ? bytes : 0;
   if (bytes > of_any_network + of_each_byte * stored_) spend(bytes);  // which refuses it: no run has room for it either

@@ -32,10 +32,19 @@ class Network {
     Tensor constant = {};                     ///< on the CPU; undefined unless the output is the same in every run
     std::size_t computed = 0;                 ///< bytes of a constant that count among all those that were computed
     std::shared_ptr<const Codes> codes = {};  ///< what a constant of f32 was in fewer bits
+    /// By axis: the node, i64 [1], that says how many of the extent, the capacity, there are in a run; -1: all. What is
+    /// behind them is anything, but a function of the inputs. Empty: there are all along every axis.
+    std::vector<int> counts = {};
   };
 
   const Node& operator[](int id) const { return nodes_[static_cast<std::size_t>(id)]; }
   int size() const { return static_cast<int>(nodes_.size()); }
+  int count_of(int id, int axis) const {
+    const std::vector<int>& counts = (*this)[id].counts;
+    return counts.empty() ? -1 : counts[static_cast<std::size_t>(axis)];
+  }
+  /// Of a node that nobody else reads yet. -1: none after all.
+  void set_count(int id, int axis, int count);
 
   int add_input(std::string name, Shape shape, DType dtype);
   int add_constant(std::string name, Tensor value);

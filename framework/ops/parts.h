@@ -54,6 +54,9 @@ int pick(Expansion& e, int node, const std::vector<Picks>& picks, double fill = 
 /// Places begin, begin + 1, ..., `length` of them, of a dimension of `extent`.
 Picks places_of(const Expansion& e, int axis, std::int64_t begin, std::int64_t length, std::int64_t extent);
 
+/// Slices of an axis at places, known or not, i64 or i32.
+int take(Expansion& e, int data, int indices, int axis);
+
 /// A number for each element of `shape`, in the type of others.
 int constant_of(Expansion& e, const std::vector<double>& values, Shape shape, DType dtype);
 

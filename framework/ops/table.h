@@ -34,5 +34,6 @@ std::span<const OpRow> resize_ops();
 std::span<const OpRow> grid_ops();
 std::span<const OpRow> quantized_ops();
 std::span<const OpRow> recurrent_ops();
+std::span<const OpRow> count_ops();
 
 }  // namespace lamina::detail

@@ -105,6 +105,7 @@ std::int64_t Plan::Impl::images_of(std::span<const Tensor> tensors) const {
 }
 
 Tensor Plan::Impl::result(const Port& output, std::int64_t images) const {
+  if (!output.counts.empty()) return counted_result(output);
   const Tensor all = view(output.buffer, output.shape, output.dtype);
   return output.batched ? all.slice(0, images) : all;
 }
@@ -209,6 +210,8 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   if (targets.size() != outputs.size()) fail("run_into: expected ", outputs.size(), " outputs, got ", targets.size());
   const std::int64_t images = images_of(tensors);
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (!outputs[i].counts.empty())
+      fail(outputs[i].name, ": a run decides how large it is; expected run, got run_into");
     require_fits(targets[i], outputs[i], images, device);
     for (std::size_t j = 0; j < inputs.size(); ++j)
       require_apart(targets[i], outputs[i].name, tensors[j], inputs[j].name);
@@ -254,6 +257,10 @@ std::span<const Shape> Plan::input_shapes() const { return impl().input_shapes; 
 std::span<const DType> Plan::input_dtypes() const { return impl().input_dtypes; }
 std::span<const Shape> Plan::output_shapes() const { return impl().output_shapes; }
 std::span<const DType> Plan::output_dtypes() const { return impl().output_dtypes; }
+
+bool Plan::counted() const {
+  return std::ranges::any_of(impl().outputs, [](const Impl::Port& port) { return !port.counts.empty(); });
+}
 
 bool Plan::batched() const {
   const auto each = [](const Impl::Port& port) { return port.batched; };

@@ -131,6 +131,9 @@ class LAMINA_API Plan {
   std::span<const DType> input_dtypes() const;
   std::span<const Shape> output_shapes() const;
   std::span<const DType> output_dtypes() const;
+  /// Whether a run decides how large some output is. `output_shapes` then says the most that there may be. `run` gives
+  /// as many as there are; `run_into` throws Error.
+  bool counted() const;
   /// Whether every output is computed for each image separately: the batch is the first extent of every input and every
   /// output. You may then give fewer images than the batch.
   bool batched() const;

@@ -63,10 +63,11 @@ struct Plan::Impl {
     Shape shape;  ///< as the caller has it
     DType dtype = DType::f32;
     std::size_t buffer = 0;
-    bool batched = false;   ///< the first extent is the batch: fewer images may be given, and come back
-    bool bindable = false;  ///< an output that may be computed straight into the caller's memory
-    Tensor padded = {};     ///< of an input, on the CPU: where fewer images lie; made when they first come
-    Tensor staging = {};    ///< on a GPU: pinned host memory that results for a host caller land in
+    bool batched = false;          ///< the first extent is the batch: fewer images may be given, and come back
+    bool bindable = false;         ///< an output that may be computed straight into the caller's memory
+    Tensor padded = {};            ///< of an input, on the CPU: where fewer images lie; made when they first come
+    std::vector<int> counts = {};  ///< of an output: by axis, the port whose number says how many there are; -1: all
+    Tensor staging = {};           ///< on a GPU: pinned host memory that results for a host caller land in
   };
 
   struct NodeOutput {
@@ -106,6 +107,7 @@ struct Plan::Impl {
   std::vector<Step> steps;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
+  std::vector<Port> counts;                                   ///< of outputs: i64 [1]
   std::vector<NodeOutput> kept;                               ///< with keep_all: every node
   PlanMemory memory;                                          ///< but for what others share
   std::vector<std::shared_ptr<const std::size_t>> constants;  ///< PlanConstants::in_use
@@ -138,6 +140,7 @@ struct Plan::Impl {
   void bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream);
   /// An output as the caller sees it: of the first `images`.
   Tensor result(const Port& output, std::int64_t images) const;
+  Tensor counted_result(const Port& output) const;
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
   void enqueue(void* stream);
   void run_steps(void* stream);

@@ -178,8 +178,12 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   std::string odd;
   {
     const WithoutGil release;
-    if (out.is_none()) targets = new_outputs(tensors, device);
-    plan.run_into(tensors, targets, stream);
+    if (out.is_none() && plan.counted()) {
+      for (const Tensor& result : plan.run(tensors, stream)) targets.push_back(result.clone());
+    } else {
+      if (out.is_none()) targets = new_outputs(tensors, device);
+      plan.run_into(tensors, targets, stream);
+    }
     if ((device.is_cuda() || device_of(targets).is_cuda()) && !recording) {
       done = std::make_shared<cuda::Event>(plan.options().device.index);
       done->record(stream);

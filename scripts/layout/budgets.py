@@ -10,13 +10,13 @@ import re
 EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_292,  # names of C++ in messages become those of the interface
-    "framework/compile": 3_775,  # Maps that are read by one other become part of it; filters of zeros, f16's range
+    "framework/compile": 3_781,  # ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_330,
     "framework/cpu/map": 130,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
     "framework/cpu/conv2d": 4_740,  # what is packed is asked of the one store; groups of few channels
     "framework/cpu/linear": 411,
-    "framework/cpu/lookup": 691,  # sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
+    "framework/cpu/lookup": 774,  # what a run finds: true elements, boxes that stay; sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
     "framework/cpu/pool2d": 364,
     "framework/cpu/product": 911,
     "framework/cpu/recurrent": 331,  # LSTM, GRU and RNN: steps of all cells, by images or by units
@@ -33,14 +33,14 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_275,
-    "framework/graph": 1_580,  # what scores are, inputs with a value; pictures in every form, what exporters note
+    "framework/graph": 1_589,  # counts of outputs; what scores are, inputs with a value; pictures in every form, what exporters note
     "framework/images": 1_929,  # resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
     "framework/kernel/map": 980,  # what a Map is, which problems are Maps, and two of them as one, rolls and padding between them
     "framework/kernel": 2_697,  # what of a problem each kernel reads, by construction; recurrent layers
     "framework/layers": 1_402,
     "framework/module": 459,
-    "framework/ops": 3_767,  # rows of recurrent layers, several outputs of which are made once; of what ONNX Runtime fuses
-    "framework/plan": 752,  # counters; f16 is looked through as it is; results over what a run reads are refused
+    "framework/ops": 4_082,  # values with a count, and which problem carries it where; rows of recurrent layers, several outputs of which are made once; of what ONNX Runtime fuses
+    "framework/plan": 790,  # results of as many as there are; counters; f16 is looked through as it is; results over what a run reads are refused
     "framework/pool": 586,
     "framework/tensor": 1_020,  # the one store of what kernels only read, of both devices
 }
@@ -51,12 +51,12 @@ LEFT_OUT = {
     "framework/onnx": 2_277,  # ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 946,
 }
-TESTS = {"tests": 32_580, "tests/cuda/map": 1_280}  # linear attention, odd filters, few channels; pages and what is hosted; Maps of every type
+TESTS = {"tests": 32_680, "tests/cuda/map": 1_280}  # linear attention, odd filters, few channels; pages and what is hosted; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
 # 360 lines are of "Attention, small products and eight bits", which allows 700; 210 of "Doors, second round", of which
-# 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 95 of what ONNX Runtime fuses.
-TABLES = ((EVERY_BUILD, 58_440), (LEFT_OUT, 4_410), (TESTS, 34_200))
+# 40 were detect's; 840 of recurrent layers, three cells on two devices, and of codes; 450 of values with a count; 95 of what ONNX Runtime fuses.
+TABLES = ((EVERY_BUILD, 58_890), (LEFT_OUT, 4_410), (TESTS, 34_300))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

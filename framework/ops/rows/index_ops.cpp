@@ -36,6 +36,18 @@ std::vector<std::int64_t> joined(std::span<const std::int64_t> a, std::span<cons
   return result;
 }
 
+/// Looks up indices: 0 for those behind their count.
+int gathered(Expansion& e, const GatherProblem& problem, Shape to, int data, int indices) {
+  int result = e.solve(problem, to, e.dtype(data), {data, e.with_zeros(indices)});
+  for (int d = 0; d < e.rank(indices); ++d) {
+    const int axis = d + (problem.kind == GatherKind::take ? problem.dim : 0);
+    if (e.count_of(indices, d) >= 0) result = e.counted(result, axis, e.count_of(indices, d));
+  }
+  return result;
+}
+
+}  // namespace
+
 /// Known indices are a table of places; others are looked up in each run.
 int take(Expansion& e, int data, int indices, int axis) {
   const Shape from = e.shape(data);
@@ -46,11 +58,13 @@ int take(Expansion& e, int data, int indices, int axis) {
       to_shape(joined(from.extents().first(at), e.shape(indices).extents(), from.extents().subspan(at + 1)));
   const Tensor& known = e.known(indices);
   if (!known.defined() || known.numel() > longest_list)
-    return e.solve(GatherProblem{.kind = GatherKind::take, .dim = axis}, to, e.dtype(data), {data, indices});
+    return gathered(e, {.kind = GatherKind::take, .dim = axis}, to, data, indices);
   Picks picks = {.axis = axis, .places = to_integers(known)};
   for (std::int64_t& place : picks.places) place += place < 0 ? extent : 0;
   return e.reshape(pick(e, data, {picks}), to);
 }
+
+namespace {
 
 int gather(Expansion& e) {
   const int axis = e.axis_of(e.attributes().long_integer("axis", 0), e.rank(e.input(0)));
@@ -71,8 +85,7 @@ int element_axis(Expansion& e, int data, int indices) {
 int gather_elements(Expansion& e) {
   const int data = e.input(0), indices = indices_of(e, 1);
   const int axis = element_axis(e, data, indices);
-  return e.solve(GatherProblem{.kind = GatherKind::elements, .dim = axis}, e.shape(indices), e.dtype(data),
-                 {data, indices});
+  return gathered(e, {.kind = GatherKind::elements, .dim = axis}, e.shape(indices), data, indices);
 }
 
 /// How many dimensions of the data each index is for.
@@ -94,7 +107,7 @@ int gather_nd(Expansion& e) {
   const int depth = index_depth(e, data, indices, batch);
   const auto at = e.shape(indices).extents(), from = e.shape(data).extents();
   const Shape to = to_shape(joined(at.first(at.size() - 1), from.subspan(static_cast<std::size_t>(batch + depth)), {}));
-  return e.solve(GatherProblem{.kind = GatherKind::nd, .batch_dims = batch}, to, e.dtype(data), {data, indices});
+  return gathered(e, {.kind = GatherKind::nd, .batch_dims = batch}, to, data, indices);
 }
 
 int scatter(Expansion& e, ScatterProblem problem, int indices) {
@@ -200,53 +213,14 @@ int one_hot(Expansion& e) {
   return e.pointwise(Pointwise::where, {hot, e.slice(values, 0, 1, 2), e.slice(values, 0, 0, 1)});
 }
 
-/// The number of results is an extent: it must be known.
-int non_zero(Expansion& e) {
-  const Tensor x = e.constant(0);
-  const Shape shape = x.shape();
-  const std::vector<double> values = to_numbers(x);
-  std::vector<std::int64_t> found;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (values[i] != 0) found.push_back(static_cast<std::int64_t>(i));
-  }
-  std::vector<std::int64_t> result;
-  const std::vector<std::int64_t> strides = row_major_strides(shape);
-  for (std::size_t d = 0; d < strides.size(); ++d) {
-    for (const std::int64_t at : found) result.push_back(at / strides[d] % shape.extents()[d]);
-  }
-  const Shape to = {static_cast<std::int64_t>(strides.size()), static_cast<std::int64_t>(found.size())};
-  return e.constant_node(Tensor::from(result, to));
-}
-
-/// The elements, or slices of an axis, for which a condition holds.
-int compress(Expansion& e) {
-  int x = e.input(0);
-  const bool flat = !e.attributes().has("axis");
-  const std::int64_t wanted = e.attributes().long_integer("axis", 0);
-  const std::vector<double> condition = e.numbers(1);
-  if (flat) x = e.reshape(x, {e.shape(x).numel()});
-  Picks picks = {.axis = e.axis_of(wanted, e.rank(x)), .places = {}};
-  if (static_cast<std::int64_t>(condition.size()) > e.shape(x)[picks.axis])
-    e.refuse("the condition is longer than what it is for");
-  for (std::size_t i = 0; i < condition.size(); ++i) {
-    if (condition[i] != 0) picks.places.push_back(static_cast<std::int64_t>(i));
-  }
-  return pick(e, x, {picks});
-}
-
-int unknown_extent(Expansion& e) { e.refuse("the size of its result is known only when it runs; not supported"); }
-
-constexpr OpRow index_rows[] = {{"Compress", compress},
-                                {"Gather", gather},
+constexpr OpRow index_rows[] = {{"Gather", gather},
                                 {"GatherElements", gather_elements},
                                 {"GatherND", gather_nd},
-                                {"NonZero", non_zero},
                                 {"OneHot", one_hot},
                                 {"Scatter", scatter_elements},
                                 {"ScatterElements", scatter_elements},
                                 {"ScatterND", scatter_nd},
-                                {"TopK", top_k},
-                                {"Unique", unknown_extent}};
+                                {"TopK", top_k}};
 
 }  // namespace
 

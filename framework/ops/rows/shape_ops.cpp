@@ -41,7 +41,12 @@ int reshape(Expansion& e) {
     *rest = from.numel() / known;
   }
   if (to_shape(to).numel() != from.numel()) e.refuse("cannot read ", from, " as ", to_shape(to));
-  return e.reshape(x, to_shape(to));
+  int result = e.reshape(x, to_shape(to));
+  for (std::size_t i = 0; i < to.size(); ++i) {  // an extent that the file says is one that a run must have
+    const int d = static_cast<int>(i), count = e.count_of(result, d);
+    if (count >= 0 && e.integers(1)[i] > 0) result = e.counted(result, d, e.check(count, {.expected = to[i]}));
+  }
+  return result;
 }
 
 int flatten(Expansion& e) {

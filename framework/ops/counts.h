@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lamina/module/module.h"
+
+/// Values of which a run alone knows how many elements they have along an axis (docs/inside/ops.md).
+namespace lamina::detail {
+
+class Network;
+
+/// What only a CPU computes, of whole activations as they are; a Plan for a GPU refuses it by its name.
+class OnCpu final : public Module {
+ public:
+  using Run = std::function<void(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::byte* workspace)>;
+  OnCpu(std::string_view op, Shape shape, DType dtype, std::size_t workspace, Run run)
+      : op_(op), shape_(shape), dtype_(dtype), workspace_(workspace), run_(std::move(run)) {}
+
+  std::string_view op() const override { return op_; }
+  Shape output_shape(std::span<const Shape>) const override { return shape_; }
+  DType output_dtype(std::span<const DType>) const override { return dtype_; }
+  bool takes(const Preparation& preparation) const override;
+  std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
+
+ private:
+  std::string op_;
+  Shape shape_;
+  DType dtype_;
+  std::size_t workspace_;
+  Run run_;
+};
+
+/// times / per of a count, which must be whole.
+struct CountRule {
+  std::int64_t times = 1, per = 1;
+  std::int64_t expected = -1;  ///< what all the counts must be; -1: one number, the first
+};
+
+/// A node i64 [1] that says so of `counts`, i64 of rank 1. A run throws Error where they are not as the rule says.
+int add_count(Network& network, std::string name, int counts, CountRule rule);
+
+/// Whether an op's row may be given operands with counts: it takes no number from an extent that has one.
+bool knows_counts(std::string_view op);
+
+/// Throws Error naming the first axis that has a count, if one has.
+void refuse_counts(const Network& network, std::string_view op, std::span<const int> inputs);
+
+/// The counts of what a module computes of nodes. Throws Error, naming the axis, where it does not carry a count: that
+/// is so of every problem that does not say where its operands' axes are in its result.
+std::vector<int> carried_counts(Network& network, const Module& module, std::span<const int> inputs,
+                                const Shape& result);
+
+}  // namespace lamina::detail

@@ -1,0 +1,82 @@
+// Ops of which only a run knows how many elements they give. Each finds places in a list that begins with their number.
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/cpu/lookup/find.h"
+#include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
+#include "lamina/ops/table.h"
+
+namespace lamina::detail {
+namespace {
+
+/// What a CPU finds, at most `most` rows of that many numbers: [capacity, width], and how many there are.
+int found(Expansion& e, std::int64_t most, std::int64_t width, std::vector<int> inputs, std::size_t workspace,
+          OnCpu::Run run) {
+  const std::int64_t capacity = std::max<std::int64_t>(2, most), end = 1 + capacity * width;  // 1 would broadcast
+  const int list = e.add(OnCpu(e.op(), {end}, DType::i64, workspace, std::move(run)), std::move(inputs));
+  return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0, e.slice(list, 0, 0, 1));
+}
+
+/// The places [capacity, 1] of what is not 0 in x, which has any shape, in row-major order.
+int places_of_true(Expansion& e, int x) {
+  return found(e, e.shape(x).numel(), 1, {e.cast(e.with_zeros(x), DType::boolean)}, 0,
+               [](auto in, auto out, std::byte*) { cpu::find_true(in[0], out[0]); });
+}
+
+int non_zero(Expansion& e) {
+  const int x = e.rank(e.input(0)) > 0 ? e.input(0) : e.reshape(e.input(0), {1});
+  const Shape shape = e.shape(x), row = {1, e.rank(x)};
+  if (shape.numel() == 0) return e.constant_node(Tensor::zeros({e.rank(x), 0}, DType::i64));
+  const auto numbers = [&](std::span<const std::int64_t> of) { return e.constant_node(Tensor::from(of, row)); };
+  const int along = e.pointwise(Pointwise::div, {places_of_true(e, x), numbers(row_major_strides(shape))});
+  return e.permute(e.pointwise(Pointwise::mod, {along, numbers(shape.extents())}), std::vector<int>{1, 0});
+}
+
+/// The elements, or slices of an axis, for which a condition holds.
+int compress(Expansion& e) {
+  int x = e.input(0);
+  const int condition = e.input(1);
+  const std::int64_t wanted = e.attributes().long_integer("axis", 0);
+  if (!e.attributes().has("axis")) x = e.reshape(x, {e.shape(x).numel()});
+  const int axis = e.axis_of(wanted, e.rank(x));
+  if (e.rank(condition) != 1 || e.shape(condition)[0] > e.shape(x)[axis])
+    e.refuse("the condition is longer than what it is for");
+  if (e.shape(condition)[0] == 0) return e.slice(x, axis, 0, 0);
+  const int places = places_of_true(e, condition);
+  return take(e, x, e.reshape(places, {e.shape(places)[0]}), axis);
+}
+
+int non_max_suppression(Expansion& e) {
+  const int boxes = e.cast(e.input(0), DType::f32), scores = e.cast(e.input(1), DType::f32);
+  const Shape from = e.shape(boxes), of = e.shape(scores);
+  if (from.rank() != 3 || of.rank() != 3 || from[2] != 4 || from[0] != of[0] || from[1] != of[2])
+    e.refuse("expected boxes [B, N, 4] and scores [B, C, N], got ", from, " and ", of);
+  const bool centred = e.attributes().integer("center_point_box", 0) != 0;
+  const auto number = [&](int i, double otherwise) {
+    return e.has(i) ? e.cast(e.reshape(e.input(i), {1}), DType::f64) : e.reshape(e.scalar(otherwise, DType::f64), {1});
+  };
+  const double none = -std::numeric_limits<double>::infinity();
+  const int settings = e.join({number(2, 0), number(3, 0), number(4, none)}, 0);
+  std::int64_t most = from[1];
+  if (!e.has(2) || e.known(e.input(2)).defined())
+    most = std::clamp<std::int64_t>(e.has(2) ? e.integers(2).at(0) : 0, 0, most);
+  return found(e, of[0] * of[1] * most, 3, {boxes, scores, settings}, 16 * static_cast<std::size_t>(from[1]),
+               [centred](auto in, auto out, std::byte* workspace) {
+                 cpu::suppress(in[0], in[1], in[2], centred, out[0], workspace);
+               });
+}
+
+int unknown_extent(Expansion& e) { e.refuse("the size of its result is known only when it runs; not supported"); }
+
+constexpr OpRow count_rows[] = {{"Compress", compress},
+                                {"NonMaxSuppression", non_max_suppression},
+                                {"NonZero", non_zero},
+                                {"Unique", unknown_extent}};
+
+}  // namespace
+
+std::span<const OpRow> count_ops() { return count_rows; }
+
+}  // namespace lamina::detail

@@ -1,0 +1,39 @@
+// An output of which a run decided how many elements it has.
+
+#include <algorithm>
+#include <cstring>
+
+#include "lamina/plan/plan_impl.h"
+
+namespace lamina {
+namespace {
+
+/// The first elements along each axis, as many as `there` says, of `all`, one after the other. Returns their end.
+std::byte* pack(const std::byte* from, std::byte* to, std::span<const std::int64_t> all,
+                std::span<const std::int64_t> there, DType dtype) {
+  const std::size_t bytes = detail::bytes_of(Shape(all), {.dtype = dtype});
+  if (std::ranges::equal(all, there)) return bytes > 0 ? std::memcpy(to, from, bytes) : nullptr, to + bytes;
+  const std::size_t step = bytes / static_cast<std::size_t>(std::max<std::int64_t>(1, all[0]));
+  for (std::int64_t i = 0; i < there[0]; ++i, from += step)
+    to = pack(from, to, all.subspan(1), there.subspan(1), dtype);
+  return to;
+}
+
+}  // namespace
+
+/// Of as many elements as there are along each axis, one after the other in `staging`.
+Tensor Plan::Impl::counted_result(const Port& output) const {
+  Shape to = output.shape;
+  for (std::size_t d = 0; d < output.counts.size(); ++d) {
+    if (output.counts[d] < 0) continue;
+    const Port& count = counts[static_cast<std::size_t>(output.counts[d])];
+    to.set(static_cast<int>(d), view(count.buffer, count.shape, count.dtype).values<std::int64_t>()[0]);
+  }
+  const Tensor all = view(output.buffer, output.shape, output.dtype);
+  auto* const target = static_cast<std::byte*>(const_cast<void*>(output.staging.raw()));
+  const std::byte* const end =
+      pack(static_cast<const std::byte*>(all.raw()), target, output.shape.extents(), to.extents(), output.dtype);
+  return output.staging.slice(0, end - target).reinterpret(to, output.dtype);
+}
+
+}  // namespace lamina

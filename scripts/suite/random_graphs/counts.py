@@ -1,0 +1,126 @@
+"""Values of which a run alone knows how many elements they have, and what is done to them. Each gives a list of nodes."""
+
+import numpy as np
+from onnx import TensorProto as T
+
+from .draw import BOOL, F32, I64, Skip
+
+
+def given(g, shape, dtype=F32):
+    return g.hold(g.array(tuple(shape), dtype), False)
+
+
+def non_zero(g):
+    g.needs(13)
+    name = given(g, g.shape(g.r.randint(1, 3)), g.r.choice([F32, I64, BOOL]))
+    nodes = [g.node("NonZero", [name])]
+    if g.maybe(0.7):
+        nodes.append(g.node("Transpose", [nodes[0].output[0]], perm=[1, 0]))
+        if g.maybe(0.7):
+            nodes.append(g.node("GatherND", [given(g, g.values[name].shape), nodes[1].output[0]]))
+    elif g.maybe(0.5):
+        nodes.append(g.node("Cast", [nodes[0].output[0]], to=T.FLOAT))
+    return nodes
+
+
+def compress(g):
+    g.needs(13)
+    name, a = g.pick(F32, F32, I64, least=1)
+    if g.maybe(0.2):
+        return [g.node("Compress", [name, given(g, [a.size], BOOL)])]
+    axis = g.r.randrange(a.ndim)
+    return [g.node("Compress", [name, given(g, [a.shape[axis]], BOOL)], axis=axis)]
+
+
+def unique(g):
+    g.needs(13)
+    name, a = g.pick(F32, I64, least=1, where=lambda a: a.size and not (a.dtype == F32 and np.isnan(a).any()))
+    axis = {"axis": g.r.randrange(a.ndim)} if g.maybe(0.5) else {}
+    return [g.node("Unique", [name], g.r.choice([1, 4]), sorted=g.r.randrange(2), **axis)]
+
+
+def suppress(g):
+    g.needs(13)
+    batch, classes, boxes = g.r.randint(1, 2), g.r.randint(1, 3), g.r.randint(1, 12)
+    place = given(g, [batch, boxes, 4])
+    operands = [place, given(g, [batch, classes, boxes]), g.constant([g.r.choice([0, 1, 3, 20])])]
+    operands += [g.hold(np.asarray([g.r.choice([0.0, 0.3, 0.5, 1.0])], F32))] if g.maybe(0.8) else []
+    operands += [g.hold(np.asarray([g.r.choice([-1.0, 0.0, 0.5, 9.0])], F32))] if len(operands) > 3 and g.maybe(0.7) else []
+    nodes = [g.node("NonMaxSuppression", operands, center_point_box=g.r.randrange(2))]
+    if g.maybe(0.6):
+        box, flat, row = g.node("Gather", [nodes[0].output[0], g.constant([2])], axis=1), g.constant([1]), g.constant([0])
+        flat_box = g.node("Squeeze", [box.output[0], flat])
+        one = g.node("Gather", [place, g.constant(0)], axis=0)
+        nodes += [box, flat_box, one, g.node("Gather", [one.output[0], flat_box.output[0]], axis=0)]
+    return nodes
+
+
+def of_shape(g):
+    """What exporters compute from how many there are."""
+    g.needs(13)
+    name, a = g.pick(F32, I64, least=1, fresh=0)
+    axis = g.r.randrange(a.ndim)
+    shape = g.node("Shape", [name])
+    nodes = [shape, g.node("Gather", [shape.output[0], g.constant([axis])])]
+    count = nodes[1].output[0]
+    kind = g.r.randrange(6)
+    if kind == 0:
+        scalar = g.node("Squeeze", [count])
+        nodes += [scalar, g.node("Range", [g.constant(g.r.randint(-2, 3)), scalar.output[0], g.constant(g.r.choice([1, 1, 2]))])]
+    elif kind == 1:
+        whole = g.node("Concat", [count, g.constant([g.r.randint(1, 3)])], axis=0)
+        nodes += [whole, g.node("ConstantOfShape", [whole.output[0]])]
+    elif kind == 2:
+        whole = g.node("Concat", [count, g.constant([3])], axis=0)
+        nodes += [whole, g.node("Expand", [g.new([g.r.choice([1, 1, 3])] if g.maybe(0.5) else [1, 3]), whole.output[0]])]
+    elif kind == 3:
+        some = g.node("Min", [count, g.constant([g.r.randint(0, 6)])])
+        nodes += [some, g.node("TopK", [name, some.output[0]], 2, axis=axis, largest=g.r.randrange(2))]
+    elif kind == 4:
+        nodes.append(g.node("Slice", [g.new([g.r.randint(2, 9)]), g.constant([g.r.choice([0, 1, -3])]), count, g.constant([0])]))
+    else:
+        nodes.append(g.node("Cast", [count], to=T.FLOAT))
+    return nodes
+
+
+def along(g):
+    """What looks along an axis, or at places of one."""
+    g.needs(13)
+    name, a = g.pick(F32, F32, I64, least=1, fresh=0, where=lambda a: not (a.dtype == F32 and np.isnan(a).any()))
+    axis = g.r.randrange(a.ndim)
+    kind = g.r.randrange(9)
+    if kind == 0 and a.dtype == F32:
+        return [g.node(g.r.choice(["Softmax", "LogSoftmax"]), [name], axis=axis)]
+    if kind == 1:
+        return [g.node(g.r.choice(["ArgMax", "ArgMin"]), [name], axis=axis, keepdims=g.r.randrange(2))]
+    if kind == 2:
+        return [g.node("TopK", [name, g.constant([g.r.randint(0, min(3, a.shape[axis]))])], 2, axis=axis,
+                       largest=g.r.randrange(2))]
+    if kind == 3:
+        return [g.node("CumSum", [name, g.constant(axis)], reverse=g.r.choice([0, 0, 1]), exclusive=g.r.randrange(2))]
+    if kind == 4:
+        return [g.node("Concat", [name] * g.r.randint(2, 3), axis=axis)]
+    if kind == 5 and a.shape[axis]:
+        places = g.hold(g.np.integers(-a.shape[axis], a.shape[axis], g.shape(g.r.randint(0, 2), 0)).astype(I64))
+        return [g.node("Gather", [name, places], axis=axis)]
+    if kind == 6:
+        bounds = [g.r.choice([0, 1, -1, -2, 2, 100, -100]) for _ in range(2)]
+        return [g.node("Slice", [name, *(g.constant([v]) for v in (*bounds, axis, g.r.choice([1, 1, 2, -1, -2])))])]
+    if kind == 7 and a.ndim == 2 and a.dtype == F32:
+        turned = g.node("Transpose", [name], perm=[1, 0])
+        pair = [name, turned.output[0]]
+        return [turned, g.node("MatMul", pair if g.maybe(0.5) else pair[::-1])]
+    if kind == 8:
+        to = [-1] if g.maybe(0.5) else [*a.shape[:axis], -1, *a.shape[axis + 1:]]
+        if 0 in to:
+            raise Skip
+        return [g.node("Reshape", [name, g.constant(to)])]
+    op = "Reduce" + g.r.choice("Sum Mean Max Min Prod L1 L2 SumSquare LogSumExp".split())
+    if a.dtype != F32 or a.shape[axis] == 0:
+        raise Skip
+    return [g.node(op, [name, g.constant([axis])] if op == "ReduceSum" or g.opset >= 18 else [name],
+                   keepdims=g.r.randrange(2), **({} if op == "ReduceSum" or g.opset >= 18 else {"axes": [axis]}))]
+
+
+PRODUCERS = [non_zero] * 3 + [compress, unique, suppress]
+NODES = PRODUCERS[:1] + PRODUCERS[3:] + [of_shape] * 5 + [along] * 12
