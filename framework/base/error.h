@@ -27,6 +27,12 @@ class LAMINA_API UnboundInputs : public Error {
   std::vector<std::string> names;
 };
 
+/// Work ended because its `Limits` said so; it may be asked for again.
+class LAMINA_API Stopped : public Error {
+ public:
+  using Error::Error;
+};
+
 namespace detail {
 
 LAMINA_API void append_number(std::string& out, long long number);
@@ -75,6 +81,8 @@ auto at_node(const std::string& name, const F& f) {
     return f();
   } catch (const UnboundInputs& error) {
     throw UnboundInputs(concat(name, ": ", error.what()), error.names);
+  } catch (const Stopped&) {
+    throw;
   } catch (const Error& error) {
     fail(name, ": ", error.what());
   }

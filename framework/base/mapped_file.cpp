@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <new>
 #include <system_error>
 
 #include "lamina/base/error.h"
@@ -42,10 +44,21 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   // MAP_NORESERVE: the kernel need not set memory aside for copies of pages that nobody means to write.
   void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.value, 0);
   if (address == MAP_FAILED) fail_with(path, errno);
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<std::byte*>(address), size}));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<std::byte*>(address), size}, false));
+}
+
+std::shared_ptr<const MappedFile> MappedFile::copy(std::span<const std::byte> bytes, const std::string& name) {
+  if (bytes.empty()) fail("cannot read ", name, ": expected the bytes of a file, got none");
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  void* address = ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (address == MAP_FAILED) throw std::bad_alloc();
+  std::memcpy(address, bytes.data(), bytes.size());
+  return std::shared_ptr<const MappedFile>(
+      new MappedFile(name, {static_cast<std::byte*>(address), bytes.size()}, true));
 }
 
 void MappedFile::forget(std::span<const std::byte> part) const {
+  if (in_memory_) return;  // there is no file to read it from again
   // Whole pages of it: those at its ends hold what others may use.
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto first = static_cast<std::size_t>(part.data() - bytes_.data());

@@ -21,6 +21,8 @@ class MappedFile {
  public:
   /// Throws Error, with the system's words, if the file is missing, unreadable, empty or not a regular file.
   static std::shared_ptr<const MappedFile> open(const std::string& path);
+  /// A copy of bytes, in the place of a file. `name` is what messages call it. Throws Error if there are none.
+  static std::shared_ptr<const MappedFile> copy(std::span<const std::byte> bytes, const std::string& name);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -29,15 +31,19 @@ class MappedFile {
   /// The path as the caller wrote it, for messages.
   const std::string& path() const { return path_; }
   std::span<std::byte> bytes() const { return bytes_; }
+  /// Whether it was copied: then no folder has other files that belong to it.
+  bool in_memory() const { return in_memory_; }
   /// Gives back the memory of that part, to which nobody has written and which nobody is expected to read soon; it is
   /// read from the file again then.
   void forget(std::span<const std::byte> part) const;
 
  private:
-  MappedFile(std::string path, std::span<std::byte> bytes) : path_(std::move(path)), bytes_(bytes) {}
+  MappedFile(std::string path, std::span<std::byte> bytes, bool in_memory)
+      : path_(std::move(path)), bytes_(bytes), in_memory_(in_memory) {}
 
   std::string path_;
   std::span<std::byte> bytes_;
+  bool in_memory_;
 };
 
 }  // namespace lamina::detail

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ struct lamina_plan {
   lamina::Plan plan;
   std::vector<lamina_port> inputs = {}, outputs = {};
   std::string summary = {};
+  std::stop_source stop = {};
+  lamina::Limits limits = {.stop = stop.get_token(), .time = {}};
 };
 
 namespace lamina::c {

@@ -20,7 +20,7 @@
 #endif
 
 /// The version of this header. lamina_c_version() gives the version of the library that runs, which may be later.
-#define LAMINA_C_VERSION 1
+#define LAMINA_C_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,8 +29,9 @@ extern "C" {
 typedef int32_t lamina_status;
 enum {
   LAMINA_OK = 0,
-  LAMINA_ERROR = 1,         ///< a file, a model or an input is wrong, or the device failed
-  LAMINA_OUT_OF_MEMORY = 2  ///< the host has not enough memory
+  LAMINA_ERROR = 1,          ///< a file, a model or an input is wrong, or the device failed
+  LAMINA_OUT_OF_MEMORY = 2,  ///< the host has not enough memory
+  LAMINA_STOPPED = 3         ///< by lamina_plan_stop or lamina_plan_set_limit; the plan can run again
 };
 
 /// Types of elements.
@@ -99,7 +100,18 @@ typedef struct lamina_compile_options {
   const lamina_tensor* constants;
   const char* const* constant_names;
   size_t constant_count;
+  /// Names of the nodes that are the outputs, in this order; none: the model's outputs. Any node may be an output.
+  const char* const* outputs;
+  size_t output_count;
 } lamina_compile_options;
+
+/// Bytes that a plan holds on its device.
+typedef struct lamina_memory {
+  uint64_t activations;  ///< between the steps
+  uint64_t workspace;    ///< scratch memory
+  uint64_t parameters;   ///< packed copies of the weights; weights used in place count nothing
+  uint64_t shared;       ///< the part of the parameters that other plans use too
+} lamina_memory;
 
 /// The bytes of a pixel, 8 bits a sample.
 typedef int32_t lamina_pixel_format;
@@ -137,6 +149,8 @@ LAMINA_C_API const char* lamina_last_error(void);
 
 /// Opens a Lamina model file or an .onnx file.
 LAMINA_C_API lamina_status lamina_model_load(const char* path, lamina_model** model);
+/// The same from the bytes of such a file, which are copied. An .onnx file whose weights are in other files is refused.
+LAMINA_C_API lamina_status lamina_model_load_memory(const void* bytes, size_t size, lamina_model** model);
 /// Makes a ready-made network, such as "alexnet" or "resnet18", with weights from a file: .safetensors, or PyTorch's
 /// .pth. classes: 0 for 1000.
 LAMINA_C_API lamina_status lamina_model_load_network(const char* network, int32_t classes, const char* weights,
@@ -148,6 +162,13 @@ LAMINA_C_API lamina_status lamina_model_outputs(const lamina_model* model, const
 /// The names of the classes, by number; none if the model has no names. They live as long as the model.
 LAMINA_C_API lamina_status lamina_model_labels(const lamina_model* model, const char* const** labels, size_t* count);
 
+/// A note of the file's exporter, by its key: "task", "names" and "imgsz" of a detector. NULL if there is no such key.
+/// It lives as long as the model.
+LAMINA_C_API lamina_status lamina_model_metadata(const lamina_model* model, const char* key, const char** value);
+
+/// The memory that a plan with these options will need; no plan is made. options: NULL for the defaults.
+LAMINA_C_API lamina_status lamina_model_plan_memory(const lamina_model* model, const lamina_compile_options* options,
+                                                    lamina_memory* memory);
 /// options: NULL for the defaults.
 LAMINA_C_API lamina_status lamina_model_compile(const lamina_model* model, const lamina_compile_options* options,
                                                 lamina_plan** plan);
@@ -158,6 +179,13 @@ LAMINA_C_API lamina_status lamina_plan_inputs(const lamina_plan* plan, const lam
 LAMINA_C_API lamina_status lamina_plan_outputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
 /// A table of the steps and their kernels, for people. It lives as long as the plan.
 LAMINA_C_API lamina_status lamina_plan_summary(const lamina_plan* plan, const char** text);
+
+/// Each later run of the plan may take so many seconds, then it returns LAMINA_STOPPED; 0: no limit. This also undoes
+/// lamina_plan_stop.
+LAMINA_C_API lamina_status lamina_plan_set_limit(lamina_plan* plan, double seconds);
+/// Ends the plan's run in another thread, and every later run, until lamina_plan_set_limit: they return LAMINA_STOPPED
+/// before their next step. On a GPU they return it before they begin, because what is enqueued is computed.
+LAMINA_C_API lamina_status lamina_plan_stop(lamina_plan* plan);
 
 /// Runs the plan. Inputs are in the order of lamina_plan_inputs. The outputs, as many as the plan has, become views
 /// into the plan; its next run overwrites them. You may give fewer images than the batch; the outputs are then for

@@ -77,6 +77,11 @@ CompileOptions options_of(const lamina_compile_options* given) {
     require(own.constant_names[i], "options.constant_names");
     options.constants[own.constant_names[i]] = tensor_of(own.constants[i], own.constant_names[i]).clone();
   }
+  if (own.output_count > 0) require(own.outputs, "options.outputs");
+  for (const char* output : std::span(own.outputs, own.output_count)) {
+    require(output, "options.outputs");
+    options.outputs.emplace_back(output);
+  }
   return options;
 }
 
@@ -90,6 +95,14 @@ lamina_status lamina_model_load(const char* path, lamina_model** model) {
     require(path, "path");
     require(model, "model");
     *model = lamina::c::handle_of(lamina::load_model(path));
+  });
+}
+
+lamina_status lamina_model_load_memory(const void* bytes, size_t size, lamina_model** model) {
+  return guarded([&] {
+    require(bytes, "bytes");
+    require(model, "model");
+    *model = lamina::c::handle_of(lamina::load_model(std::span(static_cast<const std::byte*>(bytes), size)));
   });
 }
 
@@ -119,4 +132,14 @@ lamina_status lamina_model_outputs(const lamina_model* model, const lamina_port*
 
 lamina_status lamina_model_labels(const lamina_model* model, const char* const** labels, size_t* count) {
   return guarded([&] { require(model, "model"), lamina::c::give(model->labels, labels, count); });
+}
+
+lamina_status lamina_model_metadata(const lamina_model* model, const char* key, const char** value) {
+  return guarded([&] {
+    require(model, "model");
+    require(key, "key");
+    require(value, "value");
+    const auto found = model->model.metadata.find(key);
+    *value = found == model->model.metadata.end() ? nullptr : found->second.c_str();
+  });
 }

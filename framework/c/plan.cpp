@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <memory>
 
 #include "lamina/c/handles.h"
@@ -49,6 +51,16 @@ std::vector<lamina_port> ports_of(std::span<const std::string> names, std::span<
 
 }  // namespace
 
+lamina_status lamina_model_plan_memory(const lamina_model* model, const lamina_compile_options* options,
+                                       lamina_memory* memory) {
+  return guarded([&] {
+    require(model, "model");
+    require(memory, "memory");
+    const lamina::PlanMemory needed = model->model.graph.plan_memory(lamina::c::options_of(options));
+    *memory = {needed.activations, needed.workspace, needed.parameters, needed.shared};
+  });
+}
+
 lamina_status lamina_model_compile(const lamina_model* model, const lamina_compile_options* options,
                                    lamina_plan** plan) {
   return guarded([&] {
@@ -85,7 +97,7 @@ lamina_status lamina_plan_run(lamina_plan* plan, const lamina_tensor* inputs, si
     if (output_count != plan->outputs.size())
       fail("run: expected ", plan->outputs.size(), " outputs, got ", output_count);
     if (output_count > 0) require(outputs, "outputs");
-    std::ranges::transform(plan->plan.run(given, stream), outputs, view_of);
+    std::ranges::transform(plan->plan.run(given, stream, plan->limits), outputs, view_of);
   });
 }
 
@@ -95,6 +107,21 @@ lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_tensor* input
     require(plan, "plan");
     const std::vector<lamina::Tensor> given = tensors_of(inputs, input_count, plan->inputs, "input");
     std::vector<lamina::Tensor> results = tensors_of(outputs, output_count, plan->outputs, "output");
-    plan->plan.run_into(given, results, stream);
+    plan->plan.run_into(given, results, stream, plan->limits);
   });
+}
+
+lamina_status lamina_plan_set_limit(lamina_plan* plan, double seconds) {
+  return guarded([&] {
+    require(plan, "plan");
+    if (!(seconds >= 0)) fail("seconds: expected 0 or more, got ", seconds);
+    plan->stop = {};
+    plan->limits = {.stop = plan->stop.get_token(), .time = {}};
+    constexpr double most = 1e9;  // whose nanoseconds 63 bits hold
+    if (seconds > 0) plan->limits.time = std::chrono::nanoseconds(std::llround(std::min(seconds, most) * 1e9));
+  });
+}
+
+lamina_status lamina_plan_stop(lamina_plan* plan) {
+  return guarded([&] { require(plan, "plan"), plan->stop.request_stop(); });
 }

@@ -35,6 +35,8 @@ lamina_status guarded(void (*work)(void* context), void* context) noexcept {
     return LAMINA_OK;
   } catch (const std::bad_alloc&) {
     return failed(LAMINA_OUT_OF_MEMORY, "out of memory", false);
+  } catch (const Stopped& stopped) {
+    return failed(LAMINA_STOPPED, stopped.what(), true);
   } catch (const std::exception& error) {
     return failed(LAMINA_ERROR, error.what(), true);
   } catch (...) {

@@ -119,7 +119,7 @@ void take_passes(Compilation& compilation, const std::function<void(const Pass&)
   for (const Pass& pass : table) {
     if (pass.fuses && !compilation.plan->options.fuse) continue;
     pass.run(compilation);
-    heed_stop(compilation.plan->options);
+    heed_stop(compilation.plan->options.stop, "compile");
     if (after) after(pass);
   }
 }

@@ -40,7 +40,7 @@ void prepare_steps(Compilation& c) {
   (void)c.constants.bytes_of_step();  // of what is in use without a step
   for (Operation& op : c.program.operations) {
     if (op.view) continue;
-    heed_stop(plan->options);
+    heed_stop(plan->options.stop, "compile");
     const PreparedViews views(c.program, op, plan->options);
     Plan::Impl::Step step;
     step.name = op.name;

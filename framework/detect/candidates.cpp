@@ -57,7 +57,7 @@ std::vector<Candidate> kept(std::span<const Candidate> candidates, const DetectO
   std::vector<Outline> rivals;
   for (const Candidate& candidate : candidates) {
     if (std::ssize(result) == options.most) break;
-    heed_stop(options);
+    heed_stop(options.stop, "detect");
     const Outline outline(candidate, options.across_classes ? 0 : static_cast<float>(candidate.label) * apart);
     const bool clear =
         std::ranges::none_of(rivals, [&](const Outline& r) { return overlap(r, outline) > options.iou; });

@@ -126,8 +126,7 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
   const std::scoped_lock turn(mutex);
   way.draw(photo, photos.slice(0, 1).values<std::uint8_t>(), impl_->threads);  // the first of a batch
   const auto start = std::chrono::steady_clock::now();
-  detail::heed_stop(options);
-  const detail::Answers answers(head, plan.run({&photos, 1}));
+  const detail::Answers answers(head, plan.run({&photos, 1}, nullptr, {.stop = options.stop}));
   Detections result;
   result.network_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   result.device = plan.options().device;

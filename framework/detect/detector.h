@@ -59,7 +59,7 @@ struct DetectOptions {
   bool across_classes = false;    ///< boxes of different classes may not overlap further either
   int most = 300;                 ///< things of a photograph
   bool masks = true;              ///< whether masks are made, where the network has them
-  std::stop_token stop = {};      ///< once it says so, `detect` throws Error instead of going on
+  std::stop_token stop = {};      ///< once a stop is requested, `detect` throws Stopped instead of going on
 };
 
 /// What was found in a photograph, best score first.

@@ -99,7 +99,7 @@ Mask mask_of(const Head& head, const Answers& answers, std::span<const float> sh
       add(stop - y, same ? inside : two.mix(value) > 0);
       y = stop;
     }
-    heed_stop(options);
+    heed_stop(options.stop, "detect");
     if ((runs -= static_cast<std::int64_t>(mask.runs.size() - before)) < 0) {
       fail("the masks are noise, more than ", most_runs,
            " runs of pixels: ask for a higher confidence or fewer things");

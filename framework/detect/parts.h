@@ -152,11 +152,6 @@ std::vector<Candidate> candidates_of(const Head& head, const Answers& answers, c
 /// Gaussians (ProbIoU, Murrugarra-Llerena et al. 2021), and a box that is left out still keeps others out.
 std::vector<Candidate> suppressed(std::span<const Candidate> candidates, const DetectOptions& options, bool turned);
 
-/// Throws Error where `options.stop` says so.
-inline void heed_stop(const DetectOptions& options) {
-  if (options.stop.stop_requested()) fail("detect: stopped, as was asked for");
-}
-
 /// What all masks of a photograph may take: noise changes with every pixel.
 constexpr std::int64_t most_runs = std::int64_t{1} << 25;
 

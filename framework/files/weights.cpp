@@ -56,7 +56,16 @@ void require_prefix(const Weights& weights, const std::string& prefix, const std
 }  // namespace
 
 Weights Weights::open(const std::string& path, const OpenOptions& options) {
-  detail::StoredTensors stored = read_any(detail::MappedFile::open(path), options.key);
+  return open(detail::MappedFile::open(path), options);
+}
+
+Weights Weights::open(std::span<const std::byte> file, const OpenOptions& options, const std::string& name) {
+  return open(detail::MappedFile::copy(file, name), options);
+}
+
+Weights Weights::open(std::shared_ptr<const detail::MappedFile> file, const OpenOptions& options) {
+  const std::string path = file->path();
+  detail::StoredTensors stored = read_any(std::move(file), options.key);
   Weights result;
   result.notes_ = std::move(stored.notes);
   result.file_ = std::move(stored.file);

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,10 @@ class LAMINA_API Weights {
   /// and none is the likeliest (it names their keys), if there is nothing under `options.key`, or if no name begins
   /// with `options.strip_prefix`.
   static Weights open(const std::string& path, const OpenOptions& options = {});
+  /// The same from the bytes of such a file, which are copied. Errors call them `name`.
+  static Weights open(std::span<const std::byte> file, const OpenOptions& options = {},
+                      const std::string& name = "weights in memory");
+  static Weights open(std::shared_ptr<const detail::MappedFile> file, const OpenOptions& options = {});
 
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }

@@ -217,6 +217,12 @@ std::vector<std::string> Graph::load(const Weights& weights) {
   return unused;
 }
 
+std::vector<std::string> Graph::names_of(std::span<const int> nodes) const {
+  std::vector<std::string> names;
+  for (const int node : nodes) names.push_back(nodes_[static_cast<std::size_t>(node)].name);
+  return names;
+}
+
 Weights Graph::state_dict() const {
   Weights weights;
   for (const Node& node : nodes_) {

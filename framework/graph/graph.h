@@ -72,6 +72,9 @@ class LAMINA_API Graph {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& inputs() const { return inputs_; }
   const std::vector<int>& outputs() const { return outputs_; }
+  /// Their names, in the same order.
+  std::vector<std::string> input_names() const { return names_of(inputs_); }
+  std::vector<std::string> output_names() const { return names_of(outputs_); }
   /// The optional inputs: constants of the graph for which a caller may give another value (`Constant::offer`). In an
   /// .onnx file they are the inputs with an initializer. `CompileOptions::constants` gives one another value;
   /// `CompileOptions::input_shapes` makes one an input of the Plan, after the graph's own inputs.
@@ -128,6 +131,7 @@ class LAMINA_API Graph {
 
  private:
   int check(Value value) const;
+  std::vector<std::string> names_of(std::span<const int> nodes) const;
   Value append(Node node);
 
   std::vector<Node> nodes_;

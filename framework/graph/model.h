@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,9 @@ struct Model {
 /// Opens a Lamina model file or an .onnx file. Throws Error, naming the file, if the file is malformed, has no graph,
 /// or needs something that Lamina does not have.
 LAMINA_API Model load_model(const std::string& path);
+/// The same from the bytes of such a file, which are copied. Errors call them `name`. There is no folder then, so an
+/// .onnx file whose weights are in other files is refused, and descriptions beside a file cannot be found.
+LAMINA_API Model load_model(std::span<const std::byte> file, const std::string& name = "model in memory");
 
 /// Makes a model from weights that have a graph in their metadata.
 LAMINA_API Model model_from(const Weights& weights);

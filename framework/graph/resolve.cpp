@@ -66,7 +66,7 @@ class Resolver {
   void visit(std::size_t first) {
     std::vector<std::size_t> waiting = {first};
     while (!waiting.empty()) {
-      heed_stop(options_);
+      heed_stop(options_.stop, "compile");
       const std::size_t i = waiting.back();
       const Graph::Node& node = nodes_[i];
       if (const int branch = branch_taken(node); branch >= 0 && !needed_[static_cast<std::size_t>(branch)]) {

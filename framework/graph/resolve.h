@@ -43,9 +43,4 @@ inline std::string parameter_key(const std::string& node, const std::string& par
 /// The names of all nodes, or of the inputs, optional ones too.
 std::vector<std::string> node_names(const Graph& graph, bool inputs = false);
 
-/// Throws Error where `options.stop` says so.
-inline void heed_stop(const CompileOptions& options) {
-  if (options.stop.stop_requested()) fail("compile: stopped, as was asked for");
-}
-
 }  // namespace lamina::detail

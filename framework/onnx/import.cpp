@@ -28,8 +28,8 @@ Attribute attribute_of(const std::vector<std::string>& texts) {
 
 class Importer final : public Builder {
  public:
-  Importer(const ModelProto& model, const std::filesystem::path& path, bool (*knows)(std::string_view))
-      : model_(model), path_(model.file->path()), knows_(knows), tensors_(model.file, path.parent_path()) {}
+  Importer(const ModelProto& model, bool (*knows)(std::string_view))
+      : model_(model), path_(model.file->path()), knows_(knows), tensors_(model.file) {}
 
   Imported run();
 
@@ -227,9 +227,9 @@ Imported Importer::run() {
 
 }  // namespace
 
-Imported import_model(const std::filesystem::path& path, bool (*knows)(std::string_view op)) {
-  const ModelProto model = decode(MappedFile::open(path));
-  return Importer(model, path, knows).run();
+Imported import_model(std::shared_ptr<const MappedFile> file, bool (*knows)(std::string_view op)) {
+  const ModelProto model = decode(std::move(file));
+  return Importer(model, knows).run();
 }
 
 }  // namespace lamina::detail::onnx

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lamina/base/mapped_file.h"
 #include "lamina/module/attributes.h"
 #include "lamina/tensor/tensor.h"
 
@@ -55,6 +56,6 @@ struct Imported {
 /// - "flatten" of 1 on Softmax, LogSoftmax and Hardmax before opset 13: of the matrix that the input is when its axes
 ///   from `axis` on are made one, and those before it.
 /// Lists of texts (the activations of LSTM) are one text with commas. Constant and ConstantOfShape do not occur.
-Imported import_model(const std::filesystem::path& path, bool (*knows)(std::string_view op));
+Imported import_model(std::shared_ptr<const MappedFile> file, bool (*knows)(std::string_view op));
 
 }  // namespace lamina::detail::onnx

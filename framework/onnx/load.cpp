@@ -36,16 +36,15 @@ Value add(Graph& graph, const std::vector<Value>& values, onnx::ImportedNode nod
   return graph.add(std::move(node.name), std::move(module), inputs);
 }
 
+bool is_onnx(const MappedFile& file) { return !looks_like_safetensors(file) && looks_like_onnx(file.bytes()); }
+
 }  // namespace
 
-bool is_onnx_file(const std::filesystem::path& path) {
-  const auto file = MappedFile::open(path);
-  return !looks_like_safetensors(*file) && looks_like_onnx(file->bytes());
-}
+bool is_onnx_file(const std::filesystem::path& path) { return is_onnx(*MappedFile::open(path)); }
 
-Model load_onnx(const std::filesystem::path& path) {
+Model load_onnx(std::shared_ptr<const MappedFile> file) {
   static_assert(onnx::batch_extent == batch && onnx::open_extent == open && onnx::any_extents == any_rank);
-  onnx::Imported imported = onnx::import_model(path, knows);
+  onnx::Imported imported = onnx::import_model(std::move(file), knows);
   Model model;
   Graph& graph = model.graph;
   std::vector<Value> values;
@@ -58,10 +57,20 @@ Model load_onnx(const std::filesystem::path& path) {
 
 }  // namespace detail
 
-Model load_model(const std::string& path) {
-  if (detail::is_onnx_file(path)) return detail::load_onnx(path);
-  const Weights weights = Weights::open(path);
-  return detail::at_node(path, [&] { return model_from(weights); });
+namespace {
+
+Model load(std::shared_ptr<const detail::MappedFile> file) {
+  if (detail::is_onnx(*file)) return detail::load_onnx(std::move(file));
+  const Weights weights = Weights::open(file);
+  return detail::at_node(file->path(), [&] { return model_from(weights); });
+}
+
+}  // namespace
+
+Model load_model(const std::string& path) { return load(detail::MappedFile::open(path)); }
+
+Model load_model(std::span<const std::byte> file, const std::string& name) {
+  return load(detail::MappedFile::copy(file, name));
 }
 
 }  // namespace lamina

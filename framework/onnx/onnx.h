@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 
 #include "lamina/base/export.h"
+#include "lamina/base/mapped_file.h"
 #include "lamina/graph/model.h"
 
 namespace lamina {
@@ -23,6 +25,6 @@ LAMINA_API bool is_onnx_file(const std::filesystem::path& path);
 
 /// The network of an .onnx file, weights included: a node for each input, constant and output of an op, named as the
 /// file names the value; and what its exporter noted.
-Model load_onnx(const std::filesystem::path& path);
+Model load_onnx(std::shared_ptr<const MappedFile> file);
 
 }  // namespace lamina::detail

@@ -139,7 +139,8 @@ void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, std::int64_t image
   }
 }
 
-std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* stream) {
+std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* stream, const Limits& asked) {
+  begin(asked);
   const std::int64_t images = images_of(tensors);
   bind_inputs(tensors, images, stream);
   for (const Port& output : outputs) {
@@ -170,22 +171,22 @@ void Plan::Impl::check_indices() {
   }
 }
 
-std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream) {
+std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream, const Limits& limits) {
   const Impl::Busy busy(impl());
-  return impl_->run(inputs, stream);
+  return impl_->run(inputs, stream, limits);
 }
 
-Tensor Plan::run(const Tensor& input, void* stream) {
+Tensor Plan::run(const Tensor& input, void* stream, const Limits& limits) {
   Impl& p = impl();
   const Impl::Busy busy(p);
   if (p.inputs.size() != 1 || p.outputs.size() != 1) {
     fail("run: this graph has ", p.inputs.size(), " inputs and ", p.outputs.size(),
          " outputs; pass and receive them as spans");
   }
-  return p.run({&input, 1}, stream)[0];
+  return p.run({&input, 1}, stream, limits)[0];
 }
 
-void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream) {
+void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream, const Limits& limits) {
   Impl& p = impl();
   const Impl::Busy busy(p);
   for (Tensor& slot : p.named_inputs) slot = Tensor();
@@ -197,15 +198,17 @@ void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream) {
     if (slot.defined()) fail("run: input \"", name, "\" was given twice");
     slot = tensor;
   }
-  (void)p.run(p.named_inputs, stream);
+  (void)p.run(p.named_inputs, stream, limits);
 }
 
-void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream) {
+void Plan::run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream, const Limits& limits) {
   const Impl::Busy busy(impl());
-  impl_->run_into(inputs, outputs, stream);
+  impl_->run_into(inputs, outputs, stream, limits);
 }
 
-void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream) {
+void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream,
+                          const Limits& asked) {
+  begin(asked);
   const Device device = options.device;
   if (targets.size() != outputs.size()) fail("run_into: expected ", outputs.size(), " outputs, got ", targets.size());
   const std::int64_t images = images_of(tensors);

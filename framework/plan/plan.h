@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -61,8 +62,14 @@ struct CompileOptions {
   /// Values of inputs by name, also of optional ones, on the CPU. They become part of the Plan, and are no longer its
   /// inputs. Of all inputs, shapes, axes and weights may depend only on these.
   std::map<std::string, Tensor, std::less<>> constants = {};
-  /// Compiling throws Error soon after this is asked to stop.
+  /// Compiling throws Stopped soon after a stop is requested.
   std::stop_token stop = {};
+};
+
+/// When a run ends before it is done: with the Error `Stopped`.
+struct Limits {
+  std::stop_token stop = {};                          ///< soon after a stop is requested
+  std::optional<std::chrono::nanoseconds> time = {};  ///< soon after so long, also of 0 and less
 };
 
 /// Bytes a Plan holds on its device.
@@ -110,16 +117,20 @@ class LAMINA_API Plan {
   ///
   /// Throws Error, naming the input, if an input does not fit. Also throws Error if an op gets an index out of range;
   /// on a GPU it does so when results come to the host, perhaps those of a later run.
-  Tensor run(const Tensor& input, void* stream = nullptr);
+  ///
+  /// Throws Stopped when one of the `limits` is reached: before the next step; on a GPU before the run begins, because
+  /// what is enqueued is computed. The Plan can run again.
+  Tensor run(const Tensor& input, void* stream = nullptr, const Limits& limits = {});
 
   /// The same with any number of inputs and outputs, in the graph's order.
-  std::span<const Tensor> run(std::span<const Tensor> inputs, void* stream = nullptr);
+  std::span<const Tensor> run(std::span<const Tensor> inputs, void* stream = nullptr, const Limits& limits = {});
 
   /// The same with inputs by name; `output` gives the results. Throws Error unless every input is named once.
-  void run(std::initializer_list<NamedTensor> inputs, void* stream = nullptr);
+  void run(std::initializer_list<NamedTensor> inputs, void* stream = nullptr, const Limits& limits = {});
 
   /// Runs, and writes the outputs into your memory, on the host or on the device. Shapes are those of the outputs.
-  void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream = nullptr);
+  void run_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, void* stream = nullptr,
+                const Limits& limits = {});
 
   /// Runs once to warm up and then `runs` times, and times each step alone. Returns the medians, on a GPU by the
   /// device's clock. Inputs as for `run`. Throws Error if an input does not fit, or if runs < 1.
@@ -158,4 +169,10 @@ class LAMINA_API Plan {
   std::unique_ptr<Impl> impl_;
 };
 
+namespace detail {
+
+/// Throws Stopped if a stop was requested. `what` is the work that stops: "compile".
+LAMINA_API void heed_stop(const std::stop_token& stop, std::string_view what);
+
+}  // namespace detail
 }  // namespace lamina

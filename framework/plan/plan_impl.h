@@ -115,6 +115,9 @@ struct Plan::Impl {
   /// because only the second run at the same addresses is.
   std::array<Recording, 8> recordings;
   std::uint64_t runs = 0;
+  Limits limits;  ///< of the run that is under way
+  bool limited = false;
+  std::chrono::steady_clock::time_point began;  ///< where its time is limited
 
   // For the accessors that return spans, and the results of the last run.
   std::vector<std::string> input_names, output_names;
@@ -133,14 +136,18 @@ struct Plan::Impl {
   /// (there are enough behind it).
   Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32, std::size_t offset = 0) const;
   /// What `Plan::run` and `run_into` do once the Plan is theirs.
-  std::span<const Tensor> run(std::span<const Tensor> tensors, void* stream);
-  void run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream);
+  std::span<const Tensor> run(std::span<const Tensor> tensors, void* stream, const Limits& asked);
+  void run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream, const Limits& asked);
   /// How many images these inputs are for. Throws Error if they do not fit.
   std::int64_t images_of(std::span<const Tensor> tensors) const;
   void bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream);
   /// An output as the caller sees it: of the first `images`.
   Tensor result(const Port& output, std::int64_t images) const;
   Tensor counted_result(const Port& output) const;
+  /// A run begins.
+  void begin(const Limits& asked);
+  /// Throws Stopped where a limit is reached.
+  void heed_limits() const;
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
   void enqueue(void* stream);
   void run_steps(void* stream);

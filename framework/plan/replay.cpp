@@ -1,4 +1,5 @@
-// How a Plan's steps get onto a GPU: recorded into a CUDA graph, then launched with one call.
+// How a Plan runs its steps, and when it stops; on a GPU they are recorded into a CUDA graph, then launched with one
+// call.
 
 #include <algorithm>
 
@@ -15,12 +16,30 @@ Execution Plan::Impl::execution(void* stream) const {
           .counters = scratch + (memory.workspace - counter_bytes)};
 }
 
+void detail::heed_stop(const std::stop_token& stop, std::string_view what) {
+  if (stop.stop_requested()) throw Stopped(concat(what, ": stopped, as was asked for"));
+}
+
+void Plan::Impl::begin(const Limits& asked) {
+  limits = asked;
+  limited = asked.stop.stop_possible() || asked.time;
+  if (asked.time) began = std::chrono::steady_clock::now();
+}
+
+void Plan::Impl::heed_limits() const {
+  detail::heed_stop(limits.stop, "run");
+  if (!limits.time || std::chrono::steady_clock::now() - began < *limits.time) return;
+  const double seconds = std::chrono::duration<double>(*limits.time).count();
+  throw Stopped(detail::concat("run: stopped, it took longer than ", seconds, " s"));
+}
+
 void Plan::Impl::run_steps(void* stream) {
   const ThreadPool::Turn turn(*pool);
   Execution execution = this->execution(stream);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Step& step = steps[i];
     execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};
+    if (limited && options.device.is_cpu()) heed_limits();
     const cuda::ProfilerRange range(step.name.c_str());
     if (faults.defined()) execution.fault = static_cast<IndexFault*>(faults.raw()) + i;
     detail::at_node(step.name, [&] { step.op->run(step.inputs, step.outputs, execution); });
@@ -54,6 +73,7 @@ Plan::Impl::Recording& Plan::Impl::recording() {
 }
 
 void Plan::Impl::enqueue(void* stream) {
+  if (limited) heed_limits();
   const int device = options.device.index;
   if (options.device.is_cpu() || !options.capture || cuda::is_capturing(device, stream)) return run_steps(stream);
   Recording& current = recording();

@@ -74,7 +74,8 @@ class LAMINA_API PlanPool {
   ///
   /// The future gives the outputs or throws Error. `submit` itself throws Error if the inputs do not fit, if the pool
   /// is closed, or if no device is left, and PoolFull if the queue is full; then there is no answer. A request whose
-  /// `stop` comes before a plan took it is not computed, and answered with an error; nobody need wait for an answer.
+  /// `stop` comes before a plan took it is not computed; one that is alone in its batch is computed no further. Both
+  /// are answered with an error. Nobody need wait for an answer.
   std::future<std::vector<Tensor>> submit(std::vector<Tensor> inputs, std::stop_token stop = {});
   /// The same; the answer is a call of `done` from one of the pool's threads. It must not throw, and should be short.
   void submit(std::vector<Tensor> inputs, Callback done, std::stop_token stop = {});

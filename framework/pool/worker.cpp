@@ -77,10 +77,10 @@ Worker::Worker(const Graph& graph, const CompileOptions& options, std::span<cons
   for (std::size_t i = 0; i < largest().input_shapes().size(); ++i) staging_.push_back(host_tensor(largest(), i));
 }
 
-std::span<const Tensor> Worker::run(std::span<const Tensor> inputs, std::int64_t images) {
+std::span<const Tensor> Worker::run(std::span<const Tensor> inputs, std::int64_t images, const Limits& limits) {
   const auto holds = [images](const Plan& plan) { return plan.options().batch >= images; };
   Plan& plan = *std::ranges::find_if(plans_, holds);
-  return plan.run(inputs, stream_ ? stream_->get() : nullptr);
+  return plan.run(inputs, stream_ ? stream_->get() : nullptr, limits);
 }
 
 std::vector<Tensor> Worker::gathered(std::span<const Request> batch, std::int64_t images) {
@@ -106,11 +106,12 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
   for (const Request& request : batch) images += request.images;
   std::vector<std::vector<Tensor>> outputs;
   std::vector<Request> again;
+  const std::stop_token stop = batch.size() == 1 ? batch[0].stop : std::stop_token();  // others want their answers
   const std::string error = error_of([&] {
     again.reserve(batch.size());
     outputs.resize(batch.size());
     const std::vector<Tensor> inputs = gathered(batch, images);
-    const std::span<const Tensor> results = run(inputs, images);
+    const std::span<const Tensor> results = run(inputs, images, {.stop = stop});
     std::int64_t first = 0;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const std::int64_t end = first + batch[i].images;
@@ -119,8 +120,8 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
       first = end;
     }
   });
-  failed_ = !error.empty();
-  if (!failed_) {
+  failed_ = !error.empty() && !stop.stop_requested();
+  if (error.empty()) {
     const std::scoped_lock lock(mutex_);
     report_.batches += 1;
     report_.images += images;
@@ -134,10 +135,10 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
       again.push_back(std::move(request));
       continue;
     }
-    std::string what = failed_ ? named() : std::string();
+    std::string what = failed_ ? named() : words_or_less([&] { return error; });
     if (failed_ && !request.failed.empty() && request.failed != what)
       what = words_or_less([&] { return concat(what, "; before that ", request.failed); });
-    request.done({.outputs = failed_ ? std::vector<Tensor>() : std::move(outputs[i]),
+    request.done({.outputs = what.empty() ? std::move(outputs[i]) : std::vector<Tensor>(),
                   .error = std::move(what),
                   .device = report_.device,
                   .batch = images,

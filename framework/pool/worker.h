@@ -31,7 +31,7 @@ class Worker {
   PoolWorker report() const;
 
  private:
-  std::span<const Tensor> run(std::span<const Tensor> inputs, std::int64_t images);
+  std::span<const Tensor> run(std::span<const Tensor> inputs, std::int64_t images, const Limits& limits = {});
   std::vector<Tensor> gathered(std::span<const Request> batch, std::int64_t images);
 
   std::vector<Plan> plans_;  // the smallest first

@@ -13,6 +13,7 @@
 #include "lamina/graph/resolve.h"
 #include "lamina/ops/op.h"
 #include "lent.h"
+#include "model.h"
 #include "node.h"
 #include "options.h"
 #include "plan.h"
@@ -125,8 +126,13 @@ std::string graph_text(const Graph& graph) {
 }  // namespace
 
 Weights weights_from(nb::handle source, const OpenOptions& options) {
+  if (nb::isinstance<nb::bytes>(source)) {
+    const std::span file = bytes_of(source);
+    const WithoutGil release;
+    return Weights::open(file, options);
+  }
   if (!nb::isinstance<nb::dict>(source)) {
-    const auto path = as<std::filesystem::path>(source, "weights", "a path or a dict of arrays");
+    const auto path = as<std::filesystem::path>(source, "weights", "a path, the bytes of a file, or a dict of arrays");
     const WithoutGil release;
     return Weights::open(path, options);
   }

@@ -29,13 +29,12 @@ namespace {
 
 using detail::fail;
 
-Model load_file(const std::filesystem::path& path) {
+Model load_file(nb::handle file) {
+  const ModelSource source(file);
   const WithoutGil release;
-  return of_file(path, [&] {
-    Model model = load_model(path);
-    app::take_notes_beside(model, path);
-    return model;
-  });
+  Model model = source.load();
+  if (!source.path().empty()) app::take_notes_beside(model, source.path());
+  return model;
 }
 
 Model load_arch(const std::string& name, nb::handle source, std::string key, std::string strip_prefix) {
@@ -108,6 +107,24 @@ nb::list top_classes(const Graph& graph, nb::handle scores, int k) {
 
 }  // namespace
 
+std::span<const std::byte> bytes_of(nb::handle bytes) {
+  const auto held = nb::borrow<nb::bytes>(bytes);
+  return {static_cast<const std::byte*>(held.data()), held.size()};
+}
+
+ModelSource::ModelSource(nb::handle given) {
+  if (nb::isinstance<nb::bytes>(given)) {
+    bytes_ = bytes_of(given);
+  } else {
+    path_ = as<std::filesystem::path>(given, "model", "a path or the bytes of a file");
+  }
+}
+
+Model ModelSource::load() const {
+  if (path_.empty()) return load_model(bytes_);
+  return of_file(path_, [&] { return load_model(path_); });
+}
+
 Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels) {
   Model model;
   model.graph = again(graph);
@@ -136,10 +153,10 @@ void bind_model(nb::module_& m) {
         for (std::string& warning : warnings) warning = in_pythons_words(std::move(warning));
         return warnings;
       });
-  m.def("load_model", &load_file, nb::arg("path"),
-        nb::sig("def load_model(path: str | os.PathLike[str]) -> ModelFile"));
+  m.def("load_model", &load_file, nb::arg("file"),
+        nb::sig("def load_model(file: str | os.PathLike[str] | bytes) -> ModelFile"));
   m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"), nb::arg("key"), nb::arg("strip_prefix"),
-        nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | dict[str, typing.Any], key: str, "
+        nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | bytes | dict[str, typing.Any], key: str, "
                 "strip_prefix: str) -> ModelFile"));
   m.def("save_model", &save_file, nb::arg("path"), nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"),
         nb::sig("def save_model(path: str | os.PathLike[str], graph: Graph, preprocess: Preprocess | None, labels: "

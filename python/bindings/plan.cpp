@@ -161,7 +161,7 @@ void PyPlan::follow(cuda::Stream stream) const {
   if (!in_flight_.empty() && in_flight_.back().stream != stream) in_flight_.back().done->hold(stream);
 }
 
-nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object) {
+nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object, const std::stop_source* stop) {
   Plan& plan = this->plan();
   const cuda::Stream stream = stream_from(stream_object);
   std::vector<Lent> lent_inputs = take_inputs(plan, inputs, stream);
@@ -178,11 +178,12 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   std::string odd;
   {
     const WithoutGil release;
+    const Limits limits = {.stop = stop == nullptr ? std::stop_token() : stop->get_token(), .time = {}};
     if (out.is_none() && plan.counted()) {
-      for (const Tensor& result : plan.run(tensors, stream)) targets.push_back(result.clone());
+      for (const Tensor& result : plan.run(tensors, stream, limits)) targets.push_back(result.clone());
     } else {
       if (out.is_none()) targets = new_outputs(tensors, device);
-      plan.run_into(tensors, targets, stream);
+      plan.run_into(tensors, targets, stream, limits);
     }
     if ((device.is_cuda() || device_of(targets).is_cuda()) && !recording) {
       done = std::make_shared<cuda::Event>(plan.options().device.index);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "lamina/plan/plan.h"
@@ -24,7 +25,7 @@ class PyPlan {
   /// Throws Error of one on a GPU in a process that was forked since: GPUs stay with the parent.
   Plan& plan() const;
 
-  nb::object run(nb::handle inputs, nb::handle out, nb::handle stream);
+  nb::object run(nb::handle inputs, nb::handle out, nb::handle stream, const std::stop_source* stop);
 
  private:
   /// What a run on a GPU still reads or writes, kept until it has: Python may drop its arrays at once.

@@ -87,10 +87,15 @@ void bind_memory(nb::module_& m) {
 
 }  // namespace
 
-#define LAMINA_RUN "(self, x: typing.Any, out: typing.Any = None, stream: typing.Any = None) -> typing.Any"
+#define LAMINA_RUN \
+  "(self, x: typing.Any, out: typing.Any = None, stream: typing.Any = None, stop: Stop | None = None) -> typing.Any"
 
 void bind_plan(nb::module_& m) {
   bind_memory(m);
+  nb::class_<std::stop_source>(m, "Stop", "What ends runs that were given it. It stays requested.")
+      .def(nb::init<>())
+      .def("request", [](std::stop_source& self) { (void)self.request_stop(); })
+      .def_prop_ro("requested", [](const std::stop_source& self) { return self.stop_requested(); });
   constexpr const char* run_doc =
       "Runs the network.\n\n"
       "x: an array of the shape and type that input_shapes and input_dtypes say, e.g. float32 [N, C, H, W], or uint8\n"
@@ -103,14 +108,17 @@ void bind_plan(nb::module_& m) {
       "arrays of the host, lamina.Tensor on the device for arrays of a GPU, a tuple of them if there are several "
       "outputs.\n\n"
       "stream: of CUDA, to enqueue the work on (a number, or PyTorch's or CuPy's object); the default stream if None.\n"
-      "The run waits there for what x is being computed by. With arrays of a GPU it returns before the work is done.";
+      "The run waits there for what x is being computed by. With arrays of a GPU it returns before the work is "
+      "done.\n\n"
+      "stop: once another thread requests it, the run ends with Error, before its next step; on a GPU before it is "
+      "begun.";
   nb::class_<PyPlan>(m, "Plan",
                      "A network compiled for one device, batch and precision. One thread at a time may use it: compile "
                      "one for each,\nthey share the weights. The GIL is released while it runs.")
       .def("__call__", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::sig("def __call__" LAMINA_RUN), run_doc)
+           nb::arg("stop").none() = nb::none(), nb::sig("def __call__" LAMINA_RUN), run_doc)
       .def("run", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::sig("def run" LAMINA_RUN), run_doc)
+           nb::arg("stop").none() = nb::none(), nb::sig("def run" LAMINA_RUN), run_doc)
       .def_prop_ro(
           "input_names", [](const PyPlan& self) { return names_of(self.plan().input_names()); },
           nb::sig("def input_names(self) -> tuple[str, ...]"))

@@ -20,7 +20,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 _signatures.describe(_core)
 
 from ._core import (DeviceDescription, Error, Graph, NoSuchFile, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
-                    Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
+                    Stop, Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._detect import Detections, Detector
 from ._model import Model, arch, imagenet_labels, load
@@ -34,7 +34,7 @@ Error.__module__ = NoSuchFile.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
     "Classified", "CompileOptions", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NoSuchFile", "NotFiniteWarning", "Plan",
-    "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Tensor", "Value", "arch", "arch_names", "best_device",
+    "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Stop", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load", "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

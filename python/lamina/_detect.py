@@ -12,7 +12,7 @@ from ._core import Error
 from ._html import Bar, table
 from ._photos import Photo
 from ._signatures import with_options
-from ._sources import Source, as_path
+from ._sources import Source, file_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,11 +34,11 @@ class Detections(NamedTuple):
     names: list[str]
     """Of each thing's class"""
     points: Array | None = None
-    """float32 [things, points, 3]: x, y, score, of a pose network"""
+    """float32 [things, points, 3]: x, y, score, of a pose model"""
     masks: Array | None = None
-    """uint8 [things, height, width], 0 or 1, of a segmentation network"""
+    """uint8 [things, height, width], 0 or 1, of a segmentation model"""
     turned: Array | None = None
-    """float32 [things, 5]: middle x and y, width, height, angle in radians, of a network of turned boxes"""
+    """float32 [things, 5]: middle x and y, width, height, angle in radians, of a model of turned boxes"""
 
     def _repr_html_(self) -> str:
         boxes = ([round(float(side), 1) for side in box] for box in self.boxes)
@@ -59,8 +59,7 @@ class Detector:
         make = getattr(_core, "make_detector", None)
         if make is None:
             raise Error("detector: this Lamina was built without them (LAMINA_DETECT=OFF)")
-        with as_path(source) as path:
-            self._detector = make(path, devices, size, list(labels), **options)
+        self._detector = make(file_of(source), devices, size, list(labels), **options)
         self.task: str = self._detector.task
         self.names: list[str] = self._detector.names
         self.input_shape: tuple[int, ...] = self._detector.input_shape

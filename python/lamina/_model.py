@@ -6,7 +6,6 @@ import copyreg
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from html import escape
 from importlib import resources
 from typing import Any, overload
@@ -15,7 +14,7 @@ from . import _core, _photos
 from ._core import Error, Graph, Preprocess
 from ._network import Network
 from ._signatures import with_options
-from ._sources import Path, Source, as_path
+from ._sources import Path, Source, file_of
 
 
 class Model(Network):
@@ -44,7 +43,7 @@ class Model(Network):
         """What photographs show, the most probable class first.
 
         photos: one photograph (a path, the bytes of a file, an image of Pillow, or pixels uint8 [H, W, 3]) gives [("tabby", 0.61), ...], and
-        one that cannot be read raises Error. A directory, or several photographs, give a list of Classified, in order;
+        one that cannot be read raises Error. A folder, or several photographs, give a list of Classified, in order;
         one that cannot be read has an `error` there. progress=True shows how far it is (with tqdm, where installed).
         `upright` turns photographs as their EXIF data say. The other keywords are those of `compile`.
         """
@@ -72,8 +71,7 @@ class Model(Network):
 def load(source: Source) -> Model:
     """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content: a path, the bytes of one, or an
     open file."""
-    with as_path(source) as path:
-        file = _core.load_model(path)
+    file = _core.load_model(file_of(source))
     return Model(file.graph, file.preprocess, file.labels, file.warnings)
 
 
@@ -84,8 +82,7 @@ def arch(name: str, weights: Source | dict[str, Any], *, key: str = "", strip_pr
     key says where the weights are in a checkpoint that has several ("ema"), strip_prefix what to leave out in front of
     their names ("backbone."). With 1000 classes the labels are ImageNet's.
     """
-    with nullcontext(weights) if isinstance(weights, dict) else as_path(weights) as source:
-        file = _core.load_arch(name, source, key, strip_prefix)
+    file = _core.load_arch(name, weights if isinstance(weights, dict) else file_of(weights), key, strip_prefix)
     names = imagenet_labels()
     labels = names if file.graph.output_shapes == (("N", len(names)),) else []
     return Model(file.graph, file.preprocess, labels, file.warnings)
@@ -101,13 +98,12 @@ def _file_of(graph: Graph) -> tuple[Any, ...]:
 
 
 def _graph_of(content: bytes) -> Graph:
-    with as_path(content) as path:
-        return _core.load_model(path).graph
+    return _core.load_model(content).graph
 
 
 copyreg.pickle(Graph, _file_of)
 
 
 def imagenet_labels() -> list[str]:
-    """The names of ImageNet's 1000 classes, in torchvision's order: for model.labels of a network that does not say."""
+    """The names of ImageNet's 1000 classes, in torchvision's order: for model.labels of a model that does not say."""
     return resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()

@@ -96,7 +96,7 @@ class Classifier:
         self.batch: int = self.pool.input_shapes[0][0]
 
     def pixels(self) -> Pixels:
-        """Room for a batch of what the network sees, uint8 [batch, crop, width, 3]."""
+        """Room for a batch of what the model sees, uint8 [batch, crop, width, 3]."""
         return np.zeros((self.batch, self.preprocess.crop, self.preprocess.width, 3), np.uint8)
 
     def read(self, photo: Photo, row: Pixels, upright: bool = True) -> None:
@@ -147,7 +147,7 @@ class Batch(NamedTuple):
 
 def run(classifier: Classifier, photos: Sequence[Photo], top: int, upright: bool,
         threads: int | None = None) -> Iterator[Classified]:
-    """In order. Photographs are decoded on so many threads, or all cores, and the network runs on all its plans at the
+    """In order. Photographs are decoded on so many threads, or all cores, and the model runs on all its plans at the
     same time, a bounded number of batches ahead of what is taken."""
     plans, rest = len(classifier.pool.workers()), iter(photos)
     decoding: deque[Batch] = deque()

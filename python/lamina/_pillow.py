@@ -7,7 +7,7 @@ import io
 
 def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tuple[int, int, bool, bytes]:
     """Width, height, whether pixels may be transparent, and the pixels, RGB, if it is wanted `whole`; or why there is
-    none. `content` says what it is: "a HEIC picture"."""
+    none. `content` says what it is: "a HEIC image"."""
     kind = content.split()[1]
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError

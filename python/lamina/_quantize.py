@@ -54,15 +54,15 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
              max_error: float = math.inf, calibration: Literal["minmax", "percentile"] = "minmax", equalize: bool = True,
              correct_bias: bool = True, force: bool = False, upright: bool = True,
              progress: Callable[[int, int], object] | None = None, **options: Any) -> Quantized:
-    """Makes of a network one that multiplies in eight bits, as the command `lamina quantize` does.
+    """Makes of a model one that multiplies in eight bits, as the command `lamina quantize` does.
 
-    model: a Model, or its file. photos: such as the network will see, some hundred: a folder, or paths, bytes of files,
+    model: a Model, or its file. photos: such as the model will see, some hundred: a folder, or paths, bytes of files,
     images of Pillow and pixels uint8 [H, W, 3]; or inputs as they occur, float32 [n, ...], of which every row is a sample.
     out: the file to write, .safetensors or .onnx. max_error: what the outputs may be off by on those held back; layers stay
     in floats until it holds. calibration: what the 256 levels of a value reach over. equalize brings channels to ranges
     alike, correct_bias takes off what rounding the weights adds. A model whose outputs are off by as much as they are large is
-    written to `out` with force=True only. progress is told how many networks were measured, of
-    how many at most. The other keywords are those of Model.compile: how the networks are run that are measured.
+    written to `out` with force=True only. progress is told how many models were measured, of
+    how many at most. The other keywords are those of Model.compile: how the models are run that are measured.
     """
     make = getattr(_core, "quantize", None)
     if make is None:
@@ -85,7 +85,7 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
 
 
 def samples_of(model: Network, photos: Iterable[Any], upright: bool) -> tuple[list[Pixels], list[tuple[Photo, str]]]:
-    """Inputs of as many rows as the network takes, and the photographs of which none could be made."""
+    """Inputs of as many rows as the model takes, and the photographs of which none could be made."""
     batch = model.input_shapes[0][0] if model.input_shapes and model.input_shapes[0] else 1
     height = 1 if isinstance(batch, str) else batch
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 
@@ -20,17 +17,11 @@ Source = Path | bytes | bytearray | memoryview | OpenFile
 """A path, the bytes of a file, or an open file"""
 
 
-@contextmanager
-def as_path(source: Source) -> Iterator[Path]:
-    """A path to what the source holds. Whoever maps the file keeps its pages."""
-    if isinstance(source, (str, os.PathLike)):
-        yield source
-        return
-    content: Any = source if isinstance(source, (bytes, bytearray, memoryview)) else source.read()
+def file_of(source: Source) -> Path | bytes:
+    """A path as it is; of all else the bytes."""
+    if isinstance(source, (str, os.PathLike, bytes)):
+        return source
+    content: Any = source if isinstance(source, (bytearray, memoryview)) else source.read()
     if not isinstance(content, (bytes, bytearray, memoryview)):
         raise TypeError(f"expected a path, the bytes of a file, or a file opened as \"rb\", got {type(source).__name__}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "in memory")
-        with open(path, "wb") as file:
-            file.write(content)
-        yield path
+    return bytes(content)

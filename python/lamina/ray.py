@@ -68,7 +68,7 @@ class Classifier:
     and error.
 
     classes: the `top` most probable, the first the most; empty where there is an error. A photograph that cannot be
-    read is a row with an error, never a failed job. One thread per actor for the network, and one more to decode,
+    read is a row with an error, never a failed job. One thread per actor for the model, and one more to decode,
     unless `threads` and `decoders` say otherwise; the other options are those of Model.compile.
     """
 

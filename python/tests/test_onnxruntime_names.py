@@ -102,6 +102,17 @@ def test_terminate(relu, x):
     for run in (lambda: session.run(None, {"x": x}, options), lambda: session.run_with_iobinding(session.io_binding(), options)):
         with pytest.raises(ort.capi.onnxruntime_pybind11_state.Fail, match=r"RunOptions\.terminate"):
             run()
+    options.terminate = False
+    assert len(session.run(None, {"x": x}, options)) == 1
+
+
+def test_a_stop_ends_a_plan_s_run(relu, x):
+    plan, stop = lamina.load(relu).compile(device="cpu", input_shapes={"x": (3, 2, 4)}), lamina.Stop()
+    np.testing.assert_array_equal(plan(x, stop=stop), np.maximum(x, 0))
+    stop.request()
+    with pytest.raises(lamina.Error, match="^run: stopped, as was asked for$"):
+        plan(x, stop=stop)
+    assert stop.requested and plan(x).shape == x.shape
 
 
 def test_a_trace(relu, x, tmp_path):

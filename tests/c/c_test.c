@@ -3,27 +3,7 @@
  *   c_test --abi          sizes and places of all that programs are compiled with
  */
 
-#include <lamina_c.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define EXPECT(condition)                                                             \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
-      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition, lamina_last_error()); \
-      exit(1);                                                                        \
-    }                                                                                 \
-  } while (0)
-
-/* That a call fails with a text that has these words in it. */
-#define EXPECT_FAILS(call, words)                                     \
-  do {                                                                \
-    EXPECT((call) == LAMINA_ERROR);                                   \
-    EXPECT(strstr(lamina_last_error(), words) != NULL);               \
-  } while (0)
+#include "c_test.h"
 
 #define FIELD(type, field) printf("%s.%s %zu\n", #type, #field, offsetof(type, field))
 #define SIZE(type) printf("sizeof %s %zu\n", #type, sizeof(type))
@@ -41,7 +21,11 @@ static int print_abi(void) {
   FIELD(lamina_compile_options, precision), FIELD(lamina_compile_options, input_format), FIELD(lamina_compile_options, output_format);
   FIELD(lamina_compile_options, input_shapes), FIELD(lamina_compile_options, input_shape_count), FIELD(lamina_compile_options, threads);
   FIELD(lamina_compile_options, batch_invariant), FIELD(lamina_compile_options, constants), FIELD(lamina_compile_options, constant_names);
-  FIELD(lamina_compile_options, constant_count);
+  FIELD(lamina_compile_options, constant_count), FIELD(lamina_compile_options, outputs);
+  FIELD(lamina_compile_options, output_count);
+  SIZE(lamina_memory);
+  FIELD(lamina_memory, activations), FIELD(lamina_memory, workspace), FIELD(lamina_memory, parameters);
+  FIELD(lamina_memory, shared);
   SIZE(lamina_picture);
   FIELD(lamina_picture, data), FIELD(lamina_picture, chroma), FIELD(lamina_picture, stride);
   FIELD(lamina_picture, width), FIELD(lamina_picture, height), FIELD(lamina_picture, format);
@@ -49,16 +33,9 @@ static int print_abi(void) {
   SIZE(lamina_scored);
   FIELD(lamina_scored, index);
   FIELD(lamina_scored, score);
-  printf("statuses %d %d %d\n", LAMINA_OK, LAMINA_ERROR, LAMINA_OUT_OF_MEMORY);
+  printf("statuses %d %d %d %d\n", LAMINA_OK, LAMINA_ERROR, LAMINA_OUT_OF_MEMORY, LAMINA_STOPPED);
   printf("dtypes %d..%d formats %d..%d\n", LAMINA_BOOL, LAMINA_F64, LAMINA_RGB, LAMINA_NV12);
   return 0;
-}
-
-enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, CLASSES = 10 };
-
-static lamina_tensor images(float* data, int64_t count) {
-  const lamina_tensor tensor = {.data = data, .shape = {count, 3, SIDE, SIDE}, .rank = 4, .dtype = LAMINA_F32};
-  return tensor;
 }
 
 static void test_model(const lamina_model* model) {
@@ -82,10 +59,7 @@ static void test_photo(const lamina_model* model, const char* path) {
   EXPECT(lamina_photo_read(model, path, input, PIXELS) == LAMINA_OK);
 
   static char bytes[1 << 16];
-  FILE* file = fopen(path, "rb");
-  EXPECT(file != NULL);
-  const size_t size = fread(bytes, 1, sizeof bytes, file);
-  fclose(file);
+  const size_t size = read_file(path, bytes, sizeof bytes);
   EXPECT(lamina_photo_decode(model, bytes, size, again, PIXELS) == LAMINA_OK);
   EXPECT(memcmp(input, again, sizeof input) == 0);
   EXPECT_FAILS(lamina_photo_decode(model, bytes, size / 2, again, PIXELS), "photo");
@@ -164,72 +138,6 @@ static void test_run(const lamina_model* model) {
   lamina_plan_free(plan);
 }
 
-/* (python/tests/onnx_writer.py wrote the file: Relu, Reshape.) What a file leaves open, the number of dimensions too, and values that shapes depend on are for the program to say:
-   y has the shape that `shape` says of x's numbers. */
-static void test_open(const char* path) {
-  lamina_model* model = NULL;
-  lamina_plan* plan = NULL;
-  const lamina_port* ports = NULL;
-  size_t count = 0;
-  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
-  EXPECT(lamina_model_inputs(model, &ports, &count) == LAMINA_OK && count == 2 && ports[0].rank == -1);
-  EXPECT_FAILS(lamina_model_compile(model, NULL, &plan), "is open; lamina_compile_options.input_shapes gives it");
-
-  const lamina_port x = {.name = "x", .shape = {2, 3}, .rank = 2};
-  lamina_compile_options options = {.size = sizeof options, .device = "cpu", .input_shapes = &x, .input_shape_count = 1};
-  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "give its value as lamina_compile_options.constants");
-  int64_t extents[] = {3, 2};
-  const lamina_tensor shape = {.data = extents, .shape = {2}, .rank = 1, .dtype = LAMINA_I64};
-  const char* name = "shape";
-  options.constant_count = 1;
-  options.constant_names = &name;
-  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "options.constants: expected a pointer, got NULL");
-  options.constants = &shape;
-  EXPECT(lamina_model_compile(model, &options, &plan) == LAMINA_OK);
-  extents[0] = 0; /* it has been copied */
-  float numbers[] = {-1, 1, 2, 3, 4, 5};
-  const lamina_tensor given = {.data = numbers, .shape = {2, 3}, .rank = 2, .dtype = LAMINA_F32};
-  lamina_tensor y;
-  EXPECT(lamina_plan_run(plan, &given, 1, &y, 1, NULL) == LAMINA_OK);
-  EXPECT(y.rank == 2 && y.shape[0] == 3 && y.shape[1] == 2 && ((const float*)y.data)[0] == 0);
-  lamina_plan_free(plan);
-  lamina_model_free(model);
-}
-
-/* What no file says is for the program to say: nothing is assumed. */
-static void test_preprocess(const char* onnx, const char* photo) {
-  static float input[3 * 16 * 16];
-  lamina_model* model = NULL;
-  int32_t side = 0;
-  EXPECT(lamina_model_load(onnx, &model) == LAMINA_OK);
-  EXPECT_FAILS(lamina_photo_side(model, &side), "lamina_model_set_preprocess does");
-  EXPECT_FAILS(lamina_photo_read(model, photo, input, 3 * 16 * 16), "lamina_model_set_preprocess does");
-  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"sides\": 16}"), "unknown key \"sides\"");
-  EXPECT_FAILS(lamina_model_set_preprocess(model, NULL), "preprocess: expected a pointer, got NULL");
-  EXPECT(lamina_model_set_preprocess(model, "caffe") == LAMINA_OK);
-  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 227);
-  EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK);
-  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 224);
-  EXPECT(lamina_model_set_preprocess(model, "{\"resize\": 16, \"crop\": 16}") == LAMINA_OK);
-  EXPECT(lamina_photo_read(model, photo, input, 3 * 16 * 16) == LAMINA_OK);
-  EXPECT(fabsf(input[0] + 0.485f / 0.229f) < 1e-6f); /* black */
-  lamina_model_free(model);
-}
-
-/* What the numbers are, the model says: those of a sigmoid are probabilities, and a lone one is of two classes. */
-static void test_sigmoid(const char* path) {
-  lamina_model* model = NULL;
-  lamina_scored best[2];
-  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
-  EXPECT(lamina_model_top_classes(model, (const float[]){0.1f, 0.9f, 0.8f}, 3, best, 2) == LAMINA_OK);
-  EXPECT(best[0].index == 1 && best[0].score == 0.9f && best[1].index == 2 && best[1].score == 0.8f);
-  EXPECT(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 2) == LAMINA_OK);
-  EXPECT(best[0].index == 0 && best[0].score == 0.75f && best[1].index == 1 && best[1].score == 0.25f);
-  EXPECT_FAILS(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 3), "expected at most 2 classes, got 3");
-  EXPECT_FAILS(lamina_model_top_classes(NULL, (const float[]){0.25f}, 1, best, 1), "model: expected a pointer");
-  lamina_model_free(model);
-}
-
 static void test_refusals(const lamina_model* model) {
   lamina_model* other = NULL;
   lamina_plan* plan = NULL;
@@ -279,13 +187,7 @@ int main(int argc, char** argv) {
   test_model(model);
   test_photo(model, path);
   test_run(model);
-  char onnx[4096];
-  snprintf(onnx, sizeof onnx, "%s/tests/golden/detect/raw.onnx", argv[1]);
-  test_preprocess(onnx, path);
-  snprintf(onnx, sizeof onnx, "%s/tests/golden/open_shape.onnx", argv[1]);
-  test_open(onnx);
-  snprintf(onnx, sizeof onnx, "%s/tests/golden/sigmoid.onnx", argv[1]);
-  test_sigmoid(onnx);
+  test_models(argv[1], model);
   test_refusals(model);
   lamina_model_free(model);
   puts("all passed");

@@ -33,11 +33,17 @@ void fuzz::set_input(Bytes bytes) { input = bytes; }
 std::shared_ptr<const detail::MappedFile> detail::MappedFile::open(const std::string& path) {
   const std::vector<char> bytes = contents(path);
   if (bytes.empty()) fail("cannot read ", path, ": the file is empty");
+  return copy(std::as_bytes(std::span(bytes)), path);
+}
+
+std::shared_ptr<const detail::MappedFile> detail::MappedFile::copy(std::span<const std::byte> bytes,
+                                                                   const std::string& path) {
   constexpr std::size_t page = 4096;  // mappings are aligned
   void* memory = nullptr;
   if (::posix_memalign(&memory, page, bytes.size()) != 0) throw std::bad_alloc();
   std::memcpy(memory, bytes.data(), bytes.size());
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<std::byte*>(memory), bytes.size()}));
+  return std::shared_ptr<const MappedFile>(
+      new MappedFile(path, {static_cast<std::byte*>(memory), bytes.size()}, false));
 }
 
 void detail::MappedFile::forget(std::span<const std::byte>) const {}  // there is no file to read it from again

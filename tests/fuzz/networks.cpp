@@ -88,7 +88,7 @@ void model(Bytes input) {
 void onnx(Bytes input) {
   set_input(input);
   try {
-    run_network(detail::load_onnx(input_path).graph, variant_of(input));
+    run_network(detail::load_onnx(detail::MappedFile::open(input_path)).graph, variant_of(input));
   } catch (const Error&) {
   }
 }

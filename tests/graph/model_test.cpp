@@ -36,6 +36,7 @@ TEST(Model, SurvivesSavingAndLoading) {
   model.labels = {"cat", "", "dog"};
   save_model(dir / "model", model);
   const Model loaded = load_model(dir / "model");
+  EXPECT_EQ(load_model(as_bytes(read_file(dir / "model"))).labels, model.labels);
   EXPECT_EQ(loaded.labels, model.labels);
   EXPECT_EQ(loaded.preprocess, model.preprocess);
   EXPECT_TRUE(loaded.warnings.empty());

@@ -188,8 +188,9 @@ TEST(OnnxImport, Damaged) {
                           {"Pad", {"a"}, {"b"}, {attribute("pads", std::vector<std::int64_t>{1, 1, 1, 1})}},
                           {"Add", {"b", "w"}, {"y"}}},
                 .initializers = {floats("w", {2, 1}, {1.5f, 2})}};
-  fuzz(onnx::model(g, 9, Message().message(25, function)),
-       [](const std::filesystem::path& path) { import_model(path, [](std::string_view) { return true; }); });
+  fuzz(onnx::model(g, 9, Message().message(25, function)), [](const std::filesystem::path& path) {
+    import_model(detail::MappedFile::open(path), [](std::string_view) { return true; });
+  });
 }
 
 }  // namespace

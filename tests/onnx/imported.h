@@ -11,7 +11,7 @@ namespace lamina::test::onnx {
 inline detail::onnx::Imported import_bytes(const std::string& bytes) {
   const TemporaryDirectory dir;
   write_file(dir / "x.onnx", bytes);
-  return detail::onnx::import_model(dir / "x.onnx",
+  return detail::onnx::import_model(detail::MappedFile::open(dir / "x.onnx"),
                                     [](std::string_view op) { return !op.starts_with("Strange") && op != "Constant"; });
 }
 

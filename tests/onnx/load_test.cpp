@@ -95,6 +95,30 @@ TEST(OnnxLoad, WeightFilesAreNotModels) {
   expect_error([&] { (void)detail::is_onnx_file(dir / "missing"); }, {"missing"});
 }
 
+TEST(OnnxLoad, OfBytesIsAsOfTheFile) {
+  std::string bytes = onnx::model(Graph{.nodes = {{"Add", {"x", "w"}, {"y"}}},
+                                        .initializers = {floats("w", {2}, {1.5f, -2})},
+                                        .inputs = {value_info("x", {2})}});
+  const Model model = load_model(as_bytes(bytes));
+  std::ranges::fill(bytes, '\0');  // they are the caller's
+  EXPECT_EQ(model.graph.input_names(), std::vector<std::string>{"x"});
+  EXPECT_EQ(model.graph.output_names(), std::vector<std::string>{"y"});
+  Plan plan = model.graph.compile();
+  const Tensor sum = plan.run(Tensor::zeros({2}));
+  EXPECT_EQ(sum.values<float>()[0], 1.5f);
+  EXPECT_EQ(sum.values<float>()[1], -2);
+
+  const auto refused = [](const std::string& content, std::initializer_list<std::string_view> words) {
+    test::expect_error([&] { (void)load_model(as_bytes(content), "net"); }, words);
+  };
+  refused("", {"net", "expected the bytes of a file, got none"});
+  refused("<html>", {"net", "HTML page"});
+  refused(onnx::model(Graph{.nodes = {{"Add", {"x", "w"}, {"y"}}},
+                            .initializers = {external("w", {1}, "w.bin")},
+                            .inputs = {value_info("x", {1})}}),
+          {"net", "\"w\"", "another file, \"w.bin\"", "by its path"});
+}
+
 TEST(OnnxLoad, AFileOfThatNameThatIsNoModelIsNamed) {
   const TemporaryDirectory dir;
   const auto expect = [&](const std::string& content, const std::string& found) {

@@ -21,7 +21,7 @@ class OneTensor {
 
   Tensor read() const {
     const detail::onnx::ModelProto model = detail::onnx::decode(detail::MappedFile::open(path()));
-    return detail::onnx::Tensors(model.file, folder()).read(model.graph.initializers.at(0));
+    return detail::onnx::Tensors(model.file).read(model.graph.initializers.at(0));
   }
 
  private:
@@ -178,7 +178,7 @@ TEST(OnnxTensors, ManyCopiesOfTheSameDataAreRefused) {
   model.file("w.bin", std::string((1 << 20) + 1, '\0'));
   model.write(external("t", {1 << 18}, "w.bin", "1"));
   const detail::onnx::ModelProto proto = detail::onnx::decode(detail::MappedFile::open(model.path()));
-  detail::onnx::Tensors tensors(proto.file, model.folder());
+  detail::onnx::Tensors tensors(proto.file);
   expect_error(
       [&] {
         for (int i = 0; i < 65; ++i) tensors.read(proto.graph.initializers.at(0));

@@ -60,5 +60,34 @@ TEST(PlanRuns, OfFewerImagesSeeNothingOfEarlierOnes) {
   EXPECT_NO_THROW((void)plan.run(Tensor({2, 4})));  // the third's place in memory is still there
 }
 
+TEST(PlanRuns, EndWhenAskedToAndWhenTimeIsOver) {
+  std::stop_source source;
+  int ran = 0;
+  const auto meddler = std::make_shared<test::Meddler>();
+  meddler->meanwhile = [&](const Tensor&) { ++ran, source.request_stop(); };
+  Graph graph;
+  const Value x = graph.input("x", {batch, 4});
+  const Value y = graph.add("y", meddler, {&x, 1});
+  graph.output(graph.add("z", meddler, {&y, 1}));
+  Plan plan = graph.compile();
+  const Tensor input({1, 4});
+  Tensor output({1, 4});
+  EXPECT_THROW((void)plan.run(input, nullptr, {.stop = source.get_token()}), Stopped);
+  EXPECT_EQ(ran, 1);  // and not the second step
+  EXPECT_NO_THROW((void)plan.run(input));
+  EXPECT_EQ(ran, 3);
+  const Limits limits[] = {{.stop = source.get_token()}, {.time = std::chrono::nanoseconds(1)}};
+  for (const Limits& limit : limits) {
+    EXPECT_THROW((void)plan.run({&input, 1}, nullptr, limit), Stopped);
+    EXPECT_THROW(plan.run({{"x", input}}, nullptr, limit), Stopped);
+    EXPECT_THROW(plan.run_into({&input, 1}, {&output, 1}, nullptr, limit), Stopped);
+  }
+  EXPECT_EQ(ran, 3);
+  EXPECT_NO_THROW((void)plan.run(input, nullptr, {.stop = {}, .time = std::chrono::nanoseconds::max()}));
+  EXPECT_EQ(ran, 5);
+  test::expect_error([&] { (void)plan.run(input, nullptr, {.stop = {}, .time = std::chrono::seconds(0)}); },
+                     {"run: stopped, it took longer than 0 s"});
+}
+
 }  // namespace
 }  // namespace lamina

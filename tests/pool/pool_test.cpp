@@ -120,6 +120,22 @@ TEST(PlanPool, StoppedRequestsAreNotComputed) {
   EXPECT_EQ(pool.workers()[0].images, 3);
 }
 
+TEST(PlanPool, ARequestThatIsAloneIsStoppedBetweenItsSteps) {
+  std::stop_source stop;
+  int ran = 0;
+  const auto meddler = std::make_shared<Meddler>();
+  meddler->meanwhile = [&](const Tensor&) { ++ran, stop.request_stop(); };
+  Graph graph;
+  const Value x = graph.input("x", {batch, 4});
+  const Value y = graph.add("y", meddler, {&x, 1});
+  graph.output(graph.add("z", meddler, {&y, 1}));
+  PlanPool pool(graph);
+  expect_error([&] { (void)pool.submit({Tensor::zeros({1, 4})}, stop.get_token()).get(); }, {"run: stopped"});
+  EXPECT_EQ(ran, 1);  // nor is the device tried, which has not failed
+  EXPECT_NO_THROW((void)pool.submit({Tensor::zeros({1, 4})}).get());
+  EXPECT_EQ(pool.workers()[0].images, 1);
+}
+
 TEST(PlanPool, ClosingAnswersWhatWasAccepted) {
   Gate gate;
   const Graph graph = gated_network(gate);

@@ -47,8 +47,10 @@ struct Tensors::Part {
   ~Part() { file->forget(bytes); }
 };
 
-Tensors::Tensors(std::shared_ptr<const MappedFile> model, const fs::path& folder)
-    : model_(std::move(model)), folder_(folder.empty() ? "." : folder), mapped_(model_->bytes().size()) {}
+Tensors::Tensors(std::shared_ptr<const MappedFile> model)
+    : model_(std::move(model)), folder_(fs::path(model_->path()).parent_path()), mapped_(model_->bytes().size()) {
+  if (folder_.empty()) folder_ = ".";
+}
 
 void Tensors::refuse(const TensorProto& tensor, const std::string& why) const {
   fail(model_->path(), ": tensor ", quote(tensor.name), " cannot be used: ", why);
@@ -57,6 +59,10 @@ void Tensors::refuse(const TensorProto& tensor, const std::string& why) const {
 std::shared_ptr<const MappedFile> Tensors::map(const TensorProto& tensor) {
   const std::string& location = tensor.location;
   if (const auto known = locations_.find(location); known != locations_.end()) return known->second;
+  if (model_->in_memory()) {
+    refuse(tensor, concat("its data lie in another file, ", quote(location),
+                          ", which is not known of a model in memory; load the model by its path"));
+  }
   const fs::path relative(location);
   const bool up = std::ranges::any_of(relative, [](const fs::path& part) { return part == ".."; });
   if (location.empty() || relative.is_absolute() || up || location.find('\0') != std::string::npos) {

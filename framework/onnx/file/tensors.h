@@ -15,8 +15,8 @@ namespace lamina::detail::onnx {
 /// each file of external data once, and none outside the model's folder.
 class Tensors {
  public:
-  /// `folder` is where external data lie: the model file's, as the caller wrote its path.
-  Tensors(std::shared_ptr<const MappedFile> model, const std::filesystem::path& folder);
+  /// External data lie in the folder of the model's file, as the caller wrote its path; nowhere, if it is in memory.
+  explicit Tensors(std::shared_ptr<const MappedFile> model);
 
   /// Throws Error naming the file and the tensor: for an element type that DType has not, more dimensions than a Shape
   /// has, external data that are missing, too short or outside the folder.

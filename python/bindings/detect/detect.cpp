@@ -1,12 +1,10 @@
 #include "detect/detect.h"
 
-#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include "gil.h"
@@ -14,6 +12,7 @@
 #include "lamina/base/error.h"
 #include "lamina/base/process/forks.h"
 #include "lamina/detect/detector.h"
+#include "model.h"
 #include "options.h"
 #include "result.h"
 
@@ -99,19 +98,20 @@ class PyDetector {
   unsigned generation_;
 };
 
-std::unique_ptr<PyDetector> make_detector(const std::filesystem::path& path, const std::string& devices, int size,
+std::unique_ptr<PyDetector> make_detector(nb::handle file, const std::string& devices, int size,
                                           std::vector<std::string> labels, const nb::kwargs& fields) {
+  const ModelSource source(file);
   CompileOptions compile = options_from(fields, nullptr);
   const std::vector<Device> chosen =
       parse_devices(devices == "all" ? (best_device().is_cuda() ? "cuda:all" : "cpu") : devices);
   compile.device = chosen.front();
   return interruptible(compile.stop, [&] {
-    Model model = of_file(path, [&] { return load_model(path); });
+    Model model = source.load();
     if (!labels.empty()) model.labels = labels;
     try {
       return std::make_unique<PyDetector>(model, DetectorOptions{.compile = compile, .devices = chosen, .size = size});
     } catch (const Error& error) {
-      detail::fail(path.string(), ": ", error.what());
+      detail::fail(source.name(), ": ", error.what());
     }
   });
 }
@@ -132,9 +132,9 @@ void bind_detect(nb::module_& m) {
           nb::sig("def input_shape(self) -> tuple[int, ...]"))
       .def(
           "name", [](const PyDetector& self, int label) { return self.get().name(label); }, nb::arg("label"));
-  m.def("make_detector", &make_detector, nb::arg("path"), nb::arg("devices"), nb::arg("size"), nb::arg("labels"),
+  m.def("make_detector", &make_detector, nb::arg("file"), nb::arg("devices"), nb::arg("size"), nb::arg("labels"),
         nb::arg("options"),
-        nb::sig("def make_detector(path: str | os.PathLike[str], devices: str, size: int, labels: "
+        nb::sig("def make_detector(file: str | os.PathLike[str] | bytes, devices: str, size: int, labels: "
                 "collections.abc.Sequence[str], **options: typing.Any) -> DetectorCore"));
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import ModelFile
 from ._values import TYPE_OF_NUMBER
+
+if TYPE_CHECKING:
+    from .._sources import Path
 
 
 @dataclass(frozen=True)
@@ -108,22 +110,27 @@ _OF_GRAPH = {2: "graph_name", 10: "graph_description"}
 _GRAPH = 7
 
 
-def is_model(path: str | os.PathLike[str]) -> bool:
+def _contents(model: Path | bytes) -> Any:
+    if isinstance(model, bytes):
+        return model
+    with open(model, "rb") as opened:
+        return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def is_model(model: Path | bytes) -> bool:
     """Whether it can be one: of what cannot be read it says who is to blame."""
     try:
-        with open(path, "rb") as opened:
-            content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        content = _contents(model)
         return content[8:9] == b"{" or any(number == _GRAPH for number, _ in _fields(memoryview(content)))
     except (OSError, ValueError, LookupError):
         return False
 
 
-def declared_in(path: str | os.PathLike[str], file: ModelFile, extents: Mapping[str, int]) -> Declared:
+def declared_in(model: Path | bytes, file: ModelFile, extents: Mapping[str, int]) -> Declared:
     """Of a model file that was read before, and is well-formed."""
     noted = ModelMetadata(dict(file.metadata), file.description)
-    with open(path, "rb") as opened:
-        mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-    if mapped[8:9] == b"{" and int.from_bytes(mapped[:8], "little") < len(mapped):
+    content = _contents(model)
+    if content[8:9] == b"{" and int.from_bytes(content[:8], "little") < len(content):
         return Declared(noted)  # safetensors
     declared = Declared(noted)
     noted.version = (1 << 63) - 1  # what ONNX Runtime says of a file that does not
@@ -133,7 +140,7 @@ def declared_in(path: str | os.PathLike[str], file: ModelFile, extents: Mapping[
         if number in names:
             setattr(noted, names[number], value if isinstance(value, int) else _text(value))
 
-    for number, value in _fields(memoryview(mapped)):
+    for number, value in _fields(memoryview(content)):
         take(_OF_MODEL, number, value)
         if number != _GRAPH:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from .._core import Error
+from .._core import Error, Stop
 
 
 class GraphOptimizationLevel(IntEnum):
@@ -54,15 +54,29 @@ class _Options:
 
 
 class RunOptions(_Options):
-    """Of terminate a run ends with Fail, before it begins or when it is through. Nothing changes by the others."""
+    """Once terminate is set, by any thread, runs that were given this end with Fail. Nothing changes by the others."""
 
     log_severity_level = 2
     log_verbosity_level = 0
     logid = ""
     only_execute_path_to_fetches = False
-    terminate = False
     add_run_config_entry = _Options._add
     get_run_config_entry = _Options._get
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stop = Stop()
+
+    @property
+    def terminate(self) -> bool:
+        return self._stop.requested
+
+    @terminate.setter
+    def terminate(self, value: bool) -> None:
+        if value:
+            self._stop.request()
+        elif self._stop.requested:
+            self._stop = Stop()
 
 
 class SessionOptions(_Options):

@@ -6,18 +6,17 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error, ModelFile, Plan, check_options, cuda_device_count, new_tensor
+from .._core import Error, ModelFile, Plan, Stop, check_options, cuda_device_count, new_tensor
 from .._core import load_model as _load_model
 from .._network import Network
 from .._signatures import with_options
-from .._sources import as_path
 from ._errors import Fail, InvalidArgument, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
 from ._file import Declared, ModelMetadata, NodeArg, declared_in, is_model
 from ._options import GraphOptimizationLevel, RunOptions, SessionOptions
@@ -59,13 +58,12 @@ def _device_of(providers: Sequence[Provider] | None,
 def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, Declared]:
     if not isinstance(model, (str, os.PathLike, bytes)):
         raise TypeError(f"InferenceSession: expected a path, or the bytes of a file, got {type(model).__name__}")
-    with as_path(model) as path:
-        try:
-            read = _load_model(path)
-        except Error as error:
-            kind = NoSuchFile if not os.path.exists(path) else Fail if is_model(path) else InvalidProtobuf
-            raise kind(str(error)) from None
-        return read, declared_in(path, read, extents)
+    try:
+        read = _load_model(model)
+    except Error as error:
+        missing = not isinstance(model, bytes) and not os.path.exists(model)
+        raise (NoSuchFile if missing else Fail if is_model(model) else InvalidProtobuf)(str(error)) from None
+    return read, declared_in(model, read, extents)
 
 
 def _copy(model: Path | bytes, path: str) -> None:
@@ -76,6 +74,20 @@ def _copy(model: Path | bytes, path: str) -> None:
         os.replace(file.name, path)
     except OSError as error:
         raise Fail(f"SessionOptions: optimized_model_filepath {path}: cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def ended_by(options: RunOptions | None) -> Iterator[Stop | None]:
+    """What stops a run; raises Fail where that was asked for, before it or meanwhile."""
+    def heed() -> None:
+        if options is not None and options.terminate:
+            raise Fail("run: ended, as RunOptions.terminate says")
+
+    heed()
+    try:
+        yield None if options is None else options._stop
+    finally:
+        heed()
 
 
 class InferenceSession:
@@ -169,7 +181,7 @@ class InferenceSession:
         """The outputs asked for, all if None, in order.
 
         Arrays of the host, lists and numbers give NumPy arrays. Arrays of a GPU (anything with __dlpack__) are used where
-        they are and give lamina.Tensors there, torch.from_dlpack(y). run_options.terminate ends with Fail.
+        they are and give lamina.Tensors there, torch.from_dlpack(y). Once run_options.terminate is set, it ends with Fail.
         """
         return self._results(*self._asked(output_names, input_feed), run_options)
 
@@ -202,35 +214,32 @@ class InferenceSession:
         return wanted, {name: self._array(ports[name], value) for name, value in input_feed.items()}
 
     def _results(self, wanted: Sequence[str], feed: dict[str, Any], run_options: RunOptions | None) -> list[Any]:
-        for finished in (False, True):
-            if run_options is not None and run_options.terminate:
-                raise Fail("run: ended, as RunOptions.terminate says")
-            if not finished:
-                results = self._run(wanted, feed)
-        return results
+        with ended_by(run_options) as stop:
+            return self._run(wanted, feed, stop)
 
-    def _run(self, wanted: Sequence[str], feed: dict[str, Any]) -> list[Any]:
+    def _run(self, wanted: Sequence[str], feed: dict[str, Any], stop: Stop | None) -> list[Any]:
         empty = [name for name in self._batched if getattr(feed.get(name), "shape", (1,))[:1] == (0,)]
         if empty:
-            return self._of_no_images(feed, empty, wanted)
+            return self._of_no_images(feed, empty, wanted, stop)
         with raised_as(InvalidArgument), self.plan_for(feed) as plan:
-            return self._computed(plan, feed, wanted)
+            return self._computed(plan, feed, wanted, stop)
 
-    def _computed(self, plan: Plan, feed: Mapping[str, Any], wanted: Sequence[str]) -> list[Any]:
+    def _computed(self, plan: Plan, feed: Mapping[str, Any], wanted: Sequence[str], stop: Stop | None) -> list[Any]:
         if len(plan.input_names) < len(feed):  # the others are constants of the plan
             feed = {name: feed[name] for name in plan.input_names}
         with self._trace.run(plan, feed) if self._trace else nullcontext():
-            result = plan(feed, stream=self.stream)
+            result = plan(feed, stream=self.stream, stop=stop)
         results = result if isinstance(result, tuple) else (result,)
         return [results[plan.output_names.index(name)] for name in wanted]
 
-    def _of_no_images(self, feed: Mapping[str, Any], empty: Sequence[str], wanted: Sequence[str]) -> list[Any]:
+    def _of_no_images(self, feed: Mapping[str, Any], empty: Sequence[str], wanted: Sequence[str],
+                      stop: Stop | None) -> list[Any]:
         """By one image in a plan for two, which takes no fewer than it has unless each output is one of each image."""
         types = {port.name: NUMPY_TYPE[DTYPE_OF_TEXT[port.type]] for port in self._inputs}
         two, one = ({**feed, **{name: np.zeros((count, *feed[name].shape[1:]), types[name]) for name in empty}}
                     for count in (2, 1))
         with raised_as(InvalidArgument), self.plan_for(two) as plan:
-            results = self._computed(plan, one, wanted)
+            results = self._computed(plan, one, wanted, stop)
         return [result[:0] if isinstance(result, np.ndarray) else new_tensor([0, *result.shape[1:]], result.dtype, result.device)
                 for result in results]
 
@@ -244,9 +253,8 @@ class InferenceSession:
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """The outputs that were bound, from the inputs that were."""
-        if run_options is not None and run_options.terminate:
-            raise Fail("run: ended, as RunOptions.terminate says")
-        iobinding.run()
+        with ended_by(run_options) as stop:
+            iobinding.run(stop)
 
     def plan_for(self, feed: Mapping[str, Any]) -> AbstractContextManager[Plan]:
         """For inputs of these shapes; compiled if it is the first time that they come."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
+from .._core import Error, Stop, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
 from ._errors import BindingError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class IOBinding:
             raise BindingError(f"bind_{kind}: there is no {kind} {name}; expected one of {', '.join(names)}")
         bound[name] = what
 
-    def run(self) -> None:
+    def run(self, stop: Stop | None = None) -> None:
         session = self._session
         missing = [name for name in session.input_names if name not in self._inputs]
         if missing:
@@ -191,6 +191,6 @@ class IOBinding:
             places = [self._asked.get(name, session.device) for name in plan.output_names]
             outputs = [new_tensor(list(shape), dtype, place) if isinstance(place, str) else place
                        for place, shape, dtype in zip(places, plan.output_shapes, plan.output_dtypes, strict=True)]
-            plan({name: self._inputs[name] for name in plan.input_names}, out=outputs, stream=session.stream)
+            plan({name: self._inputs[name] for name in plan.input_names}, out=outputs, stream=session.stream, stop=stop)
             synchronize(session.device, session.stream or 0)
         self._outputs = [OrtValue(outputs[plan.output_names.index(name)]) for name in self._asked]
