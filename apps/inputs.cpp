@@ -95,15 +95,9 @@ std::string labels_file(const std::string& name) {
   return name == "imagenet" && !fs::exists(name, ignored) ? shipped_file("imagenet_classes.txt") : name;
 }
 
-std::vector<std::string> input_names(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const int node : graph.inputs()) names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name);
-  return names;
-}
-
 std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, Constants& constants,
                                 const ImageOptions& options, const std::vector<std::string>& others) {
-  const std::vector<std::string> names = input_names(model.graph);
+  const std::vector<std::string> names = model.graph.input_names();
   if (is_photo(path)) {
     if (names.size() != 1)
       fail(fmt::format("{}: a photograph serves a model of one input, this one has {}", path.string(), names.size()));
@@ -246,7 +240,7 @@ Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>
     const auto is_left = [&](std::int64_t extent) { return extent < batch || (extent == batch && !batched); };
     if (std::ranges::any_of(*node.shape, is_left)) options.input_shapes[node.name] = inputs[i].shape();
   }
-  const std::vector<std::string> names = input_names(graph);
+  const std::vector<std::string> names = graph.input_names();
   for (;;) {
     try {
       Plan plan = graph.compile(options);

@@ -49,9 +49,6 @@ std::string labels_file(const std::string& name);
 /// none.
 std::string fetched_classifier();
 
-/// The names of the model's inputs.
-std::vector<std::string> input_names(const Graph& graph);
-
 /// Says once, in a line on stderr, which outputs hold NaN or infinite numbers, where some do.
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs);
 

@@ -122,7 +122,7 @@ std::vector<std::string> read_labels(const std::string& path) {
   detail::require_end(path);
   std::ifstream file(path);
   if (!file) throw Error(path + ": cannot be read");
-  if (std::filesystem::is_directory(path)) throw Error(path + ": expected class names, one on each line; a directory");
+  if (std::filesystem::is_directory(path)) throw Error(path + ": expected class names, one on each line; a folder");
   std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with('\r')) line.pop_back();
@@ -214,7 +214,7 @@ InputShapes InputOptions::shapes_of(const Graph& graph) const {
   InputShapes result;
   for (const std::string& text : shapes) {
     const std::size_t equals = text.rfind('=');
-    const std::vector<std::string> names = input_names(graph);
+    const std::vector<std::string> names = graph.input_names();
     if (equals == std::string::npos && names.size() != 1) {
       throw Error(fmt::format("--input-shape: expected NAME=SHAPE, as the model has {} inputs: {}", names.size(),
                               listed(names)));
@@ -249,7 +249,7 @@ void ModelOptions::add_labels_to(CLI::App& command) {
 Model ModelOptions::load() const {
   constexpr std::string_view published =
       "PyTorch's are https://download.pytorch.org/models/alexnet-owt-7be5be79.pth and the like";
-  if (!model.empty() && !arch.empty()) throw Error("--model and --arch both say which network: give one of them");
+  if (!model.empty() && !arch.empty()) throw Error("--model and --arch both say which model: give one of them");
   if (model.empty() && weights.empty() && !arch.empty()) {
     throw Error(fmt::format("--arch {} needs its weights, --weights FILE; {}", arch, published));
   }

@@ -30,7 +30,7 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   const std::string& source = options.model.source();
   if (graph.inputs().size() != 1) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
-                            graph.inputs().size(), listed(input_names(graph))));
+                            graph.inputs().size(), listed(graph.input_names())));
   }
   const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
   Shape shape = *node.shape;
@@ -75,7 +75,7 @@ Segmenter::Segmenter(const SegmenterOptions& options, Model model)
       devices_(options.run.devices()),
       threads_(options.run.threads > 0 ? options.run.threads : ThreadPool::default_threads()) {
   threads_ = std::max(1, threads_ / static_cast<int>(at_once()));
-  input_ = input_names(model_.graph)[0];
+  input_ = model_.graph.input_names()[0];
   print_warnings(model_);
   const bool fixed = shape_[2] != open && shape_[3] != open;
   const PreprocessOptions& how = options.model.preprocess;

@@ -220,12 +220,12 @@ void bench(const ModelBenchOptions& options) {
 
 void add_bench_model(CLI::App& group) {
   auto options = std::make_shared<ModelBenchOptions>();
-  CLI::App* command = group.add_subcommand("model", "Time a whole network and each of its layers");
+  CLI::App* command = group.add_subcommand("model", "Time a whole model and each of its layers");
   options->model.add_to(*command);
   command->add_option("--batch", options->batch, "images that run together")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
-  command->add_flag("--photos", options->photos, "take 8-bit pictures, and normalise them in the plan");
+  command->add_flag("--photos", options->photos, "take photographs in eight bits, and normalise them in the plan");
   command
       ->add_option("--inputs", options->inputs,
                    "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")

@@ -176,7 +176,7 @@ void classify(ClassifyOptions options) {
   Classifier classifier(model, options.top, compile, pool);
   const bool probabilities = classifier.gives_probabilities();
   Report report(model, options, probabilities);
-  Progress progress(photos.size(), "images");
+  Progress progress(photos.size(), "photographs");
   std::size_t failed = 0, unsure = 0;
   const auto finish = [&] {
     const std::vector<Answer> answers = classifier.finish();
@@ -201,7 +201,8 @@ void classify(ClassifyOptions options) {
   say_what_for(model, options.model.source(), unsure, photos.size() - failed);
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   if (photos.size() > 1) {
-    fmt::print(stderr, "{} of {} images classified, {:.1f} images/s\n", photos.size() - failed, photos.size(),
+    const std::string of_all = failed > 0 ? fmt::format(" of {}", photos.size()) : "";
+    fmt::print(stderr, "{}{} photographs classified, {:.1f} a second\n", photos.size() - failed, of_all,
                static_cast<double>(photos.size()) / passed.count());
   }
   if (failed > 0 || missing) throw Failed();

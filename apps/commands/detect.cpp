@@ -22,7 +22,6 @@
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
 #include "pictures/detect_picture.h"
-#include "pictures/png.h"
 #include "pictures/text.h"
 #include "progress.h"
 
@@ -33,7 +32,8 @@ namespace {
 struct DetectCommand {
   PhotoOptions photos;
   ModelOptions model;
-  std::string labels, out, coco, txt, crops;
+  PictureOptions pictures;
+  std::string labels, coco, txt, crops;
   std::vector<std::string> classes;
   DetectOptions detect;
   int size = 0;
@@ -72,7 +72,7 @@ std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Det
 /// What became of a photograph.
 struct DetectOutcome {
   FoundThings found;
-  std::string text, png, error;
+  std::string text, picture, error;
   std::vector<std::string> crops = {};
 };
 
@@ -112,16 +112,16 @@ class DetectRun {
     for (const Detection& thing : outcome.found.things) {
       outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
     }
-    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the network {:.2f}, on {}\n",
-                               detail::printable(photo.string()), image.width, image.height, summary(outcome.found),
-                               passed.count(), found.network_ms, to_string(found.device));
+    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n", detail::printable(photo.string()),
+                               image.width, image.height, summary(outcome.found), passed.count(), found.network_ms,
+                               to_string(found.device));
     if (found.left_out > 0) {
       complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
                            photo.string(), found.candidates, options_.confidence, found.candidates - found.left_out));
     }
     outcome.crops = files_.crops_of(image, outcome.found);
     if (!command_.no_pictures) {
-      outcome.png = png_of(draw({std::move(image), outcome.found.things, outcome.found.names}));
+      outcome.picture = command_.pictures.encoded(draw({std::move(image), outcome.found.things, outcome.found.names}));
     }
     return outcome;
   }
@@ -136,9 +136,9 @@ class DetectRun {
 void detect(const DetectCommand& command) {
   const Photos found = find_photos(command.photos);
   const std::vector<fs::path>& photos = found.paths;
-  if (!command.coco.empty()) require_coco_names(photos);
-  PicturePaths pictures(command.out, "detections", found);
-  const DetectFiles files(command.txt, command.crops, found);
+  const CocoIds ids(found);
+  PicturePaths pictures(command.pictures, "detections", found);
+  const DetectFiles files(command.txt, command.crops, command.pictures.jpeg, found);
   Model model = command.model.load();
   print_warnings(model);
   if (!command.labels.empty()) model.labels = read_labels(command.labels);
@@ -165,7 +165,7 @@ void detect(const DetectCommand& command) {
     progress.clear();
     if (outcome.error.empty()) {
       try {
-        if (!command.no_pictures) outcome.text += "  " + pictures.write(outcome.found.photo, outcome.png) + '\n';
+        if (!command.no_pictures) outcome.text += "  " + pictures.write(outcome.found.photo, outcome.picture) + '\n';
         files.write(outcome.found, outcome.crops);
       } catch (const Error& failure) {
         outcome.error = failure.what();
@@ -175,7 +175,7 @@ void detect(const DetectCommand& command) {
       if (prose) fmt::print("{}", outcome.text);
       if (command.csv) fmt::print("{}", to_csv(outcome.found));
       if (command.json.asked()) list.push_back(to_json(outcome.found));
-      if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names());
+      if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names(), ids);
     } else {
       complain(outcome.error);
       list.push_back({{"photo", outcome.found.photo.string()}, {"error", outcome.error}});
@@ -215,8 +215,7 @@ void add_detect(CLI::App& app) {
       ->check(share())
       ->capture_default_str();
   command
-      ->add_option("--iou", options->detect.iou,
-                   "how far boxes of one class may overlap; networks without NMS ignore it")
+      ->add_option("--iou", options->detect.iou, "how far boxes of one class may overlap; models without NMS ignore it")
       ->check(share())
       ->capture_default_str();
   command->add_option("--classes", options->classes, "those wanted, by name in any case or number (default: all)")
@@ -227,8 +226,7 @@ void add_detect(CLI::App& app) {
   command->add_option("--most", options->detect.most, "things of a photograph")
       ->check(whole_number(1, 30000))
       ->capture_default_str();
-  writes(command->add_option("--out", options->out,
-                             "the picture to write, or a directory for several (default: PHOTO-detections.png here)"));
+  options->pictures.add_to(*command, "PHOTO-detections");
   command->add_flag("--no-pictures", options->no_pictures, "write none");
   auto* json = options->json.add_to(*command, "what was found");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
@@ -241,7 +239,7 @@ void add_detect(CLI::App& app) {
   options->run.add_to(*command, true);
   command->footer(
       "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"
-      "turned boxes where the network gives them. The model is an export of YOLO (v5 to 26) or RT-DETR; what it is is\n"
+      "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26) or RT-DETR; what it is is\n"
       "told by its outputs and what its exporter noted. Boxes are in pixels of the photograph, upright. A photograph\n"
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"

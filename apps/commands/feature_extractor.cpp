@@ -12,7 +12,6 @@
 #include "photos/stopwatch.h"
 #include "pictures/feature_picture.h"
 #include "pictures/maps.h"
-#include "pictures/png.h"
 #include "pictures/window_picture.h"
 
 namespace lamina::app {
@@ -59,13 +58,14 @@ struct FeatureExtractor::Seen {
 FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
   if (!tensors.empty()) detail::require_ending(tensors, {".safetensors"});
   for (const std::string& name : options.out) {
-    std::string& place = name.ends_with(".safetensors") ? tensors : pictures;
+    std::string& place = name.ends_with(".safetensors") ? tensors : pictures.out;
     if (!place.empty())
       throw Error(fmt::format("--out: {} and {} both name the {}", place, name,
                               &place == &tensors ? "feature maps" : "pictures"));
     place = name;
   }
-  draws = options.out.empty() || !pictures.empty() || !options.sheet.empty() || options.open;
+  pictures.jpeg = options.jpeg;
+  draws = options.out.empty() || !pictures.out.empty() || !options.sheet.empty() || options.open;
 }
 
 FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const FeatureOutputs& outputs)
@@ -149,7 +149,7 @@ void FeatureExtractor::draw_all(const Seen& seen, FeatureOutcome& outcome) const
                                .filters = layer_.filters,
                                .order = preprocess_.order,
                                .maps = maps};
-  outcome.png = png_of(draw(picture));
+  outcome.picture = outputs_.pictures.encoded(draw(picture));
   if (!options_.sheet.empty()) outcome.card = draw_card(picture);
 }
 
@@ -163,7 +163,7 @@ void FeatureExtractor::draw_window(const Seen& seen, FeatureOutcome& outcome) co
       return fmt::format("from {:.0f} to {:.0f}", std::max(0.0, std::ceil(begin - 0.5)),
                          std::min(most - 1.0, std::ceil(begin + size - 0.5) - 1));
     };
-    throw Error(fmt::format("--explain: expected a place of {} that the network sees, X {} and Y {}, got {},{}",
+    throw Error(fmt::format("--explain: expected a place of {} that the model sees, X {} and Y {}, got {},{}",
                             detail::printable(seen.name), range(shown.left, shown.width, seen.width),
                             range(shown.top, shown.height, seen.height), x, y));
   }
@@ -183,13 +183,14 @@ void FeatureExtractor::draw_window(const Seen& seen, FeatureOutcome& outcome) co
                             {"sum", sum.sum},
                             {"bias", sum.bias}};
   if (!outputs_.draws) return;
-  outcome.png = png_of(draw(WindowPicture{.title = seen.name,
-                                          .subtitle = fmt::format("{}, filter {}", layer_.name, sum.filter),
-                                          .input = seen.crop,
-                                          .layer = layer_,
-                                          .order = preprocess_.order,
-                                          .maps = seen.maps,
-                                          .window = sum}));
+  outcome.picture =
+      outputs_.pictures.encoded(draw(WindowPicture{.title = seen.name,
+                                                   .subtitle = fmt::format("{}, filter {}", layer_.name, sum.filter),
+                                                   .input = seen.crop,
+                                                   .layer = layer_,
+                                                   .order = preprocess_.order,
+                                                   .maps = seen.maps,
+                                                   .window = sum}));
 }
 
 Plan FeatureExtractor::compile() const {

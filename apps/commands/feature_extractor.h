@@ -15,6 +15,7 @@
 #include "options.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
+#include "photos/picture_paths.h"
 #include "shown_layer.h"
 
 namespace lamina::app {
@@ -27,16 +28,17 @@ struct FeaturesOptions {
   int filter = -1;      // to explain it by
   std::vector<std::string> out;
   JsonOutput json;
-  bool open = false;
+  bool jpeg = false, open = false;
   RunOptions run;
 };
 
 /// "X,Y" as --explain takes it. Throws Error.
 std::pair<int, int> place_of(std::string_view text);
 
-/// What --out names: pictures, by a .png or a directory, and the feature maps, by a .safetensors.
+/// What --out names: pictures, by a .png, a .jpg or a directory, and the feature maps, by a .safetensors.
 struct FeatureOutputs {
-  std::string pictures, tensors;
+  PictureOptions pictures;
+  std::string tensors;
   bool draws = true;  // unless it names the maps alone
 
   /// Throws Error if it names two of a kind.
@@ -47,9 +49,9 @@ struct FeatureOutputs {
 struct FeatureOutcome {
   std::string text, error;
   nlohmann::ordered_json json;
-  std::string png;  // empty where none is asked for
-  Image card;       // for the sheet, if one is asked for
-  Tensor maps;      // to be written, if that is asked for
+  std::string picture;  // its bytes; empty where none is asked for
+  Image card;           // for the sheet, if one is asked for
+  Tensor maps;          // to be written, if that is asked for
 };
 
 /// Runs the layer on photographs, any number of which may be under way.

@@ -47,7 +47,7 @@ void features(const FeaturesOptions& options) {
   const FeatureOutputs outputs(options);
   if (options.model.source().empty()) {
     for (const auto& [option, file] : {std::pair("--out", outputs.tensors),
-                                       {"--out", outputs.pictures},
+                                       {"--out", outputs.pictures.out},
                                        {"--sheet", options.sheet},
                                        {"--json", options.json.file()}}) {
       require_apart(option, file, "the model", default_model());
@@ -74,7 +74,7 @@ void features(const FeaturesOptions& options) {
     progress.clear();
     try {
       if (!outcome.error.empty()) throw Error(outcome.error);
-      if (!outcome.png.empty()) outcome.text += fmt::format("  {}\n", pictures.write(photo, outcome.png));
+      if (!outcome.picture.empty()) outcome.text += fmt::format("  {}\n", pictures.write(photo, outcome.picture));
       say(outcome.text);
       if (outcome.maps.defined()) maps.push_back(std::move(outcome.maps));
       if (outcome.card.width > 0) say(sheet.add(std::move(outcome.card), extractor.layer_name()));
@@ -115,10 +115,12 @@ void add_features(CLI::App& app) {
       ->add_option("--layer", options->layer,
                    "the layer to show, by its name in lamina inspect (default: the first convolution with its ReLU)")
       ->type_name("NAME");
-  writes(command->add_option("--out", options->out,
-                             "the picture to write (.png), or a directory for several (default: PHOTO-features.png "
-                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
+  writes(
+      command->add_option("--out", options->out,
+                          "the picture to write (.png, .jpg), or a folder for several (default: PHOTO-features.png "
+                          "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
       ->allow_extra_args(false);
+  command->add_flag("--jpeg", options->jpeg, picture_as_jpeg);
   CLI::Option* const explain =
       command
           ->add_option(
@@ -140,9 +142,9 @@ void add_features(CLI::App& app) {
   options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(
-      "Writes one picture for each photograph: what the network sees, the strongest map over it, the filters, and all\n"
+      "Writes one picture for each photograph: what the model sees, the strongest map over it, the filters, and all\n"
       "feature maps. Without --model, of the first layer that ships.\n"
-      "In a directory no picture replaces another one: a second one of that name gets a number.\n"
+      "In a folder no picture replaces another one: a second one of that name gets a number.\n"
       "A photograph that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
       "  lamina features docs/images/chelsea.png --out chelsea-features.png\n"

@@ -290,7 +290,7 @@ void add_inspect(CLI::App& app) {
   command->add_flag("--passes", options->passes,
                     "only the passes that make a plan of a model, in order: what each does, and how many steps there "
                     "are after it");
-  command->add_flag("--photos", options->photos, "a plan that takes 8-bit pictures, as classify runs it");
+  command->add_flag("--photos", options->photos, "a plan that takes photographs in eight bits, as classify runs it");
   options->json.add_to(*command, "all of it, of the plan its memory,");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");

@@ -158,7 +158,7 @@ void quantize_model(const QuantizeCommand& command) {
 void add_quantize(CLI::App& app) {
   auto options = std::make_shared<QuantizeCommand>();
   CLI::App* command = app.add_subcommand("quantize", "Make a model that multiplies in eight bits");
-  command->add_option("net", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
+  command->add_option("model", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
       ->required();
   options->photos.add_to(*command);
   writes(command->add_option(
@@ -180,7 +180,7 @@ void add_quantize(CLI::App& app) {
   options->json.add_to(*command, "what became of each layer");
   options->run.add_to(*command);
   command->footer(
-      "Photographs are what the network will see, some hundred of them: three of four tell which numbers occur in it,\n"
+      "Photographs are what the model will see, some hundred of them: three of four tell which numbers occur in it,\n"
       "every fourth is held back to measure what was lost. The table says what each layer costs by itself. A "
       "photograph\n"
       "that cannot be read is reported and skipped; the exit code is then 1.\n"

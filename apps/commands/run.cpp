@@ -44,7 +44,7 @@ void run(const RunCommandOptions& options) {
   Model model = options.model.load();
   print_warnings(model);
   if (options.input.empty() && !model.graph.inputs().empty()) {
-    throw Error("expected --input FILE; the model's inputs: " + listed(input_names(model.graph)));
+    throw Error("expected --input FILE; the model's inputs: " + listed(model.graph.input_names()));
   }
   if (is_photo(options.input)) {
     model.preprocess = options.model.preprocess_of(model);

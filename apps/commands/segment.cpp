@@ -14,7 +14,6 @@
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
-#include "pictures/png.h"
 #include "pictures/segment_picture.h"
 #include "progress.h"
 #include "segmenter.h"
@@ -28,7 +27,7 @@ constexpr double least_share = 0.001;  // of the area, for a line of the legend
 struct SegmentOptions {
   PhotoOptions photos;
   SegmenterOptions segmenter;
-  std::string out;
+  PictureOptions pictures;
   JsonOutput json;
 };
 
@@ -48,13 +47,14 @@ struct Told {
 
 /// What became of a photograph, for people and for a program.
 struct SegmentOutcome {
-  std::string text, png;
+  std::string text, picture;
   nlohmann::ordered_json json;
   std::string error;
 };
 
 /// Draws the picture and says what is in it.
-SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
+SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo,
+                       const PictureOptions& drawing) {
   Image image = reader.read(photo, [](Image decoded) { return decoded; });
   const auto start = std::chrono::steady_clock::now();
   Segmenter::Answer answer = segmenter.segment(image);
@@ -71,24 +71,25 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
                              passed.count(), to_string(answer.device));
   for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
   if (!told.footnote.empty()) outcome.text += fmt::format("  {}\n", told.footnote);
-  outcome.png = png_of(draw({.title = photo.filename().string(),
-                             .photo = std::move(image),
-                             .map = std::move(answer.map),
-                             .segments = std::move(told.segments),
-                             .footnote = std::move(told.footnote),
-                             .background = segmenter.has_background()}));
+  outcome.picture = drawing.encoded(draw({.title = photo.filename().string(),
+                                          .photo = std::move(image),
+                                          .map = std::move(answer.map),
+                                          .segments = std::move(told.segments),
+                                          .footnote = std::move(told.footnote),
+                                          .background = segmenter.has_background()}));
   return outcome;
 }
 
 SegmentOutcome failed_outcome(const fs::path& photo, const std::string& error) {
-  return {.text = {}, .png = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
+  return {.text = {}, .picture = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
 }
 
 /// The same, where a failure is an outcome too.
-SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo) {
+SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo,
+                          const PictureOptions& drawing) {
   std::string error;
   try {
-    return process(segmenter, reader, photo);
+    return process(segmenter, reader, photo, drawing);
   } catch (const Error& failure) {
     error = failure.what();
   } catch (const std::bad_alloc&) {
@@ -100,7 +101,7 @@ SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::p
 void segment(const SegmentOptions& options) {
   const Photos found = find_photos(options.photos);
   const std::vector<fs::path>& photos = found.paths;
-  PicturePaths pictures(options.out, "segments", found);
+  PicturePaths pictures(options.pictures, "segments", found);
   Segmenter segmenter(options.segmenter);
   pictures.make_directory();
   auto list = nlohmann::ordered_json::array();
@@ -113,7 +114,7 @@ void segment(const SegmentOptions& options) {
     progress.clear();
     if (outcome.error.empty()) {
       try {
-        const std::string wrote = pictures.write(photo, outcome.png);
+        const std::string wrote = pictures.write(photo, outcome.picture);
         if (!options.json.to_stdout()) fmt::print("{}  {}\n", outcome.text, wrote);
       } catch (const Error& failure) {
         outcome = failed_outcome(photo, failure.what());
@@ -129,7 +130,7 @@ void segment(const SegmentOptions& options) {
   };
   std::size_t finished = 0;
   for (const fs::path& photo : photos) {
-    under_way.begin([&] { return outcome_of(segmenter, reader, photo); });
+    under_way.begin([&] { return outcome_of(segmenter, reader, photo, options.pictures); });
     if (under_way.full()) finish(photos[finished++]);
   }
   while (!under_way.empty()) finish(photos[finished++]);
@@ -142,7 +143,7 @@ void segment(const SegmentOptions& options) {
 
 void add_segment(CLI::App& app) {
   auto options = std::make_shared<SegmentOptions>();
-  CLI::App* command = app.add_subcommand("segment", "Colour photographs by what a network sees where");
+  CLI::App* command = app.add_subcommand("segment", "Colour photographs by what a model sees where");
   SegmenterOptions& segmenter = options->segmenter;
   options->photos.add_to(*command);
   segmenter.model.add_to(*command);
@@ -153,8 +154,7 @@ void add_segment(CLI::App& app) {
       "pixels of the short side where the model leaves its input's size open (default: 520); with --fit, of both");
   command->add_option("--output-name", segmenter.output, "the node with the scores, where it is not the first output")
       ->type_name("NAME");
-  writes(command->add_option("--out", options->out,
-                             "the picture to write, or a directory for several (default: PHOTO-segments.png here)"));
+  options->pictures.add_to(*command, "PHOTO-segments");
   options->json.add_to(*command, "each class's share of the area");
   segmenter.run.add_to(*command, true);
   command->footer(

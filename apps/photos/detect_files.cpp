@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lamina/images/codecs/codec.h"
+#include "photos/outlines.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -43,8 +44,8 @@ void make_folder(const fs::path& folder) {
 
 }  // namespace
 
-DetectFiles::DetectFiles(std::string labels, std::string crops, const Photos& photos)
-    : labels_(std::move(labels)), crops_(std::move(crops)), photos_(photos) {
+DetectFiles::DetectFiles(std::string labels, std::string crops, bool jpeg, const Photos& photos)
+    : labels_(std::move(labels)), crops_(std::move(crops)), jpeg_(jpeg), photos_(photos) {
   std::set<fs::path> known;
   for (const fs::path& photo : photos.paths) {
     if (labels_.empty() || known.insert(photos.folder_of(photo) / photo.stem()).second) continue;
@@ -56,7 +57,8 @@ DetectFiles::DetectFiles(std::string labels, std::string crops, const Photos& ph
 std::vector<std::string> DetectFiles::crops_of(const Image& photo, const FoundThings& found) const {
   std::vector<std::string> crops;
   for (std::size_t i = 0; !crops_.empty() && i < found.things.size(); ++i) {
-    crops.push_back(detail::encode_png(part_of(photo, found.things[i].box)));
+    const Image part = part_of(photo, found.things[i].box);
+    crops.push_back(jpeg_ ? detail::encode_jpeg(part) : detail::encode_png(part));
   }
   return crops;
 }
@@ -71,7 +73,7 @@ void DetectFiles::write(const FoundThings& found, const std::vector<std::string>
   for (std::size_t i = 0; i < crops.size(); ++i) {
     const fs::path of_class = crops_ / folder / folder_of(found.names[i]);
     make_folder(of_class);
-    write_text((of_class / fmt::format("{}-{}.png", stem, i + 1)).string(), crops[i]);
+    write_text((of_class / fmt::format("{}-{}{}", stem, i + 1, jpeg_ ? ".jpg" : ".png")).string(), crops[i]);
   }
 }
 
@@ -84,10 +86,13 @@ std::string to_yolo(const FoundThings& found) {
     };
     text += std::to_string(thing.label);
     const Box& box = thing.box;
-    if (thing.turned) {
-      const std::vector<float> corners = thing.turned->corners();
-      for (std::size_t i = 0; i < corners.size(); i += 2) put(corners[i], corners[i + 1]);
-    } else {
+    Outline corners;
+    if (thing.turned) corners = thing.turned->corners();
+    if (thing.mask) corners = as_one(outlines_of(*thing.mask));
+    if (thing.mask && corners.empty())  // of a thing smaller than a pixel
+      corners = {box.left, box.top, box.right, box.top, box.right, box.bottom, box.left, box.bottom};
+    for (std::size_t i = 0; i < corners.size(); i += 2) put(corners[i], corners[i + 1]);
+    if (corners.empty()) {
       put((box.left + box.right) / 2, (box.top + box.bottom) / 2);
       put(box.right - box.left, box.bottom - box.top);
     }

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "photos/csv.h"
+#include "photos/outlines.h"
 
 namespace lamina::app {
+namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -43,7 +45,7 @@ int coco_category(int label, const std::vector<std::string>& classes) {
 }
 
 /// A photograph's number where its name is one, as COCO's are; else its name.
-Json image_id(const std::filesystem::path& photo) {
+Json image_id(const fs::path& photo) {
   const std::string stem = photo.stem().string();
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), number);
@@ -52,15 +54,18 @@ Json image_id(const std::filesystem::path& photo) {
 
 }  // namespace
 
-void require_coco_names(const std::vector<std::filesystem::path>& photos) {
-  std::map<Json, std::filesystem::path> known;
-  for (const std::filesystem::path& photo : photos) {
-    const auto [other, is_new] = known.emplace(image_id(photo), photo);
-    if (is_new) continue;
-    throw Error(
-        fmt::format("--coco: {} and {} would both be image {}, which is what COCO knows of a photograph: run them "
-                    "apart, to files of their own",
-                    other->second.string(), photo.string(), other->first.dump()));
+CocoIds::CocoIds(const Photos& photos) {
+  std::map<fs::path, std::array<Json, 3>> names;  // of each, from the one that is known the best
+  std::map<Json, int> known;
+  for (const fs::path& photo : photos.paths) {
+    names[photo] = {image_id(photo), (photos.folder_of(photo) / photo.stem()).string(), photo.string()};
+    for (const Json& name : std::set<Json>(names[photo].begin(), names[photo].end())) ++known[name];
+  }
+  for (const auto& entry : names) {
+    const std::array<Json, 3>& own = entry.second;
+    const auto alone = [&](const Json& name) { return known[name] == 1; };
+    const auto first = std::ranges::find_if(own, alone);
+    ids_[entry.first] = first == own.end() ? own.back() : *first;
   }
 }
 
@@ -79,7 +84,7 @@ Json to_json(const FoundThings& found) {
       json["corners"] = t.corners();
     }
     for (const Keypoint& p : thing.points) json["points"].push_back({p.x, p.y, p.score});
-    if (thing.mask) json["mask"] = rle(*thing.mask);
+    if (thing.mask) json["mask"] = rle(*thing.mask), json["polygons"] = outlines_of(*thing.mask);
     list.push_back(std::move(json));
   }
   return {{"photo", found.photo.string()},
@@ -88,10 +93,10 @@ Json to_json(const FoundThings& found) {
           {"detections", std::move(list)}};
 }
 
-void add_coco(Json& list, const FoundThings& found, const std::vector<std::string>& classes) {
+void add_coco(Json& list, const FoundThings& found, const std::vector<std::string>& classes, const CocoIds& ids) {
   for (const Detection& thing : found.things) {
     const Box& box = thing.box;
-    Json json = {{"image_id", image_id(found.photo)},
+    Json json = {{"image_id", ids.of(found.photo)},
                  {"category_id", coco_category(thing.label, classes)},
                  {"bbox", {box.left, box.top, box.right - box.left, box.bottom - box.top}},
                  {"score", thing.score}};

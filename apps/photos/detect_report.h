@@ -3,11 +3,13 @@
 #include <lamina/lamina.h>
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "lamina/detect/detector.h"
+#include "photos/photos.h"
 
 namespace lamina::app {
 
@@ -22,12 +24,22 @@ struct FoundThings {
 /// {"photo", "width", "height", "detections": [...]}
 nlohmann::ordered_json to_json(const FoundThings& found);
 
+/// What COCO's results call photographs, each by another name: a number where its name is one, as COCO's are; else its
+/// name, with the folders around it where another has that name too.
+class CocoIds {
+ public:
+  explicit CocoIds(const Photos& photos);
+
+  const nlohmann::ordered_json& of(const std::filesystem::path& photo) const { return ids_.at(photo); }
+
+ private:
+  std::map<std::filesystem::path, nlohmann::ordered_json> ids_;
+};
+
 /// Adds what COCO calls results: an object for each thing. `classes`: the names of all, of which COCO's own eighty get
 /// its category numbers; others get theirs, counted from 0.
-void add_coco(nlohmann::ordered_json& list, const FoundThings& found, const std::vector<std::string>& classes);
-
-/// Throws Error where two photographs have one number or name, which is all that COCO's results say of them.
-void require_coco_names(const std::vector<std::filesystem::path>& photos);
+void add_coco(nlohmann::ordered_json& list, const FoundThings& found, const std::vector<std::string>& classes,
+              const CocoIds& ids);
 
 inline constexpr const char* csv_header = "photo,rank,class,name,score,left,top,right,bottom\n";
 std::string to_csv(const FoundThings& found);

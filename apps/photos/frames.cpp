@@ -41,7 +41,7 @@ std::size_t jpeg_length(Bytes stream) {
   for (std::size_t at = 2; at + 2 <= stream.size();) {
     const unsigned char marker = stream[at + 1];
     if (stream[at] != 0xFF || marker == 0xFF || (scan && (marker == 0 || (marker >= 0xD0 && marker <= 0xD7)))) {
-      if (!scan && stream[at] != 0xFF) throw Error("standard input: a JPEG picture with bytes between its segments");
+      if (!scan && stream[at] != 0xFF) throw Error("stdin: a JPEG image with bytes between its segments");
       ++at;
       continue;
     }
@@ -61,7 +61,7 @@ std::size_t ppm_length(Bytes stream) {
     const std::size_t first = at;
     for (; at < stream.size() && std::isdigit(stream[at]) != 0 && at - first < 9; ++at)
       number = number * 10 + (stream[at] - '0');
-    if (at < stream.size() && at == first) throw Error("standard input: a PPM picture without its size");
+    if (at < stream.size() && at == first) throw Error("stdin: a PPM image without its size");
   }
   const std::size_t whole = at + 1 + 3 * numbers[0] * numbers[1] * (numbers[2] > 255 ? 2 : 1);
   return at < stream.size() && whole <= stream.size() ? whole : 0;
@@ -74,7 +74,7 @@ struct Scratch {
   Scratch() {
     std::string name = (fs::temp_directory_path() / "lamina-frames-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
-      throw Error("standard input: no folder can be made in " + fs::temp_directory_path().string());
+      throw Error("stdin: no folder can be made in " + fs::temp_directory_path().string());
     folder = name;
   }
   ~Scratch() {
@@ -91,7 +91,7 @@ std::size_t picture_length(Bytes stream) {
   if (begins(stream, "P6")) return ppm_length(stream);
   if (stream.size() < 8) return 0;
   throw Error(
-      "standard input: expected PNG, JPEG or PPM pictures one after the other, as ffmpeg -f image2pipe writes them");
+      "stdin: expected PNG, JPEG or PPM images one after the other, as ffmpeg -f image2pipe writes them");
 }
 
 std::vector<fs::path> frames_of_stdin() {
@@ -110,9 +110,9 @@ std::vector<fs::path> frames_of_stdin() {
       write_text(frames.back().string(), {reinterpret_cast<const char*>(stream.data()) + begin, length});
       begin += length;
     }
-    if (stream.size() - begin > most) throw Error("standard input: a picture of more than 1 GiB");
+    if (stream.size() - begin > most) throw Error("stdin: an image of more than 1 GiB");
   }
-  if (begin < stream.size()) throw Error(fmt::format("standard input: picture {} is not complete", frames.size() + 1));
+  if (begin < stream.size()) throw Error(fmt::format("stdin: image {} is not complete", frames.size() + 1));
   return frames;
 }
 

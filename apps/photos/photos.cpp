@@ -76,7 +76,7 @@ struct LeftOut {
     }
     if (!directories.empty()) {
       text += fmt::format("{}{} {} (--recursive goes into them): {}", text.empty() ? "" : "; ", directories.size(),
-                          directories.size() == 1 ? "directory" : "directories", listed(directories));
+                          directories.size() == 1 ? "folder" : "folders", listed(directories));
     }
     if (!text.empty()) complain(fmt::format("{}: left out {}", directory.string(), text));
   }
@@ -92,7 +92,7 @@ class Search {
     std::error_code problem;
     if (path == "-" && !fs::exists(path, problem)) {
       const std::vector<fs::path> frames = frames_of_stdin();
-      if (frames.empty()) fail(path, "no pictures came on standard input");
+      if (frames.empty()) fail(path, "no photographs came on stdin");
       found_.paths.insert(found_.paths.end(), frames.begin(), frames.end());
       return;
     }
@@ -105,7 +105,7 @@ class Search {
     named_ = path;
     add_directory(path);
     if (found_.paths.size() == before && !found_.failed) {
-      fail(path, "no photographs in this directory (" + image_formats() + ")");
+      fail(path, "no photographs in this folder (" + image_formats() + ")");
     }
     found_.failed = found_.failed || failed_before;
   }
@@ -184,10 +184,10 @@ CLI::Validator memory_size() {
 
 void PhotoOptions::add_to(CLI::App& command) {
   command
-      .add_option("photos", paths, "photographs, directories of them, or - for pictures on stdin, one after the other")
+      .add_option("photos", paths, "photographs, folders of them, or - for photographs on stdin, one after the other")
       ->required()
       ->check(CLI::Validator([&command](std::string& text) { return meant_option(command, text); }, ""));
-  command.add_flag("--recursive", recursive, "also the photographs in directories of directories");
+  command.add_flag("--recursive", recursive, "also the photographs in folders of folders");
   add_reading_to(command);
 }
 

@@ -9,7 +9,8 @@
 #include "lamina/base/error.h"
 #include "lamina/base/mapped_file.h"
 #include "lamina/base/names.h"
-#include "lamina/images/image.h"
+#include "outputs.h"
+#include "pictures/png.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -35,29 +36,49 @@ void make(const fs::path& directory) {
   std::error_code problem;
   fs::create_directories(directory, problem);
   if (problem)
-    throw Error(fmt::format("--out: cannot make the directory {}: {}", directory.string(), problem.message()));
+    throw Error(fmt::format("--out: cannot make the folder {}: {}", directory.string(), problem.message()));
 }
+
+/// ".png" of "a.PNG".
+std::string ending_of(const std::string& out) {
+  std::string ending = fs::path(out).extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return ending;
+}
+
+bool is_jpeg(const std::string& ending) { return ending == ".jpg" || ending == ".jpeg"; }
 
 /// A picture by its name, also of a kind that this build does not read: nobody calls a folder so.
 bool is_named_like_picture(const std::string& out) {
-  std::string ending = fs::path(out).extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   constexpr std::string_view others[] = {".jpg", ".jpeg", ".webp", ".heic", ".heif", ".avif", ".tif", ".tiff"};
-  return detail::is_named_like_image(out) || std::ranges::find(others, ending) != std::end(others);
+  return detail::is_named_like_image(out) || std::ranges::find(others, ending_of(out)) != std::end(others);
 }
 
 }  // namespace
 
-PicturePaths::PicturePaths(std::string out, std::string suffix, const Photos& photos)
-    : out_(std::move(out)), suffix_(std::move(suffix)), photos_(photos) {
-  const bool named_png = out_.ends_with(".png") || out_.ends_with(".PNG");
-  if (!named_png && is_named_like_picture(out_)) {
-    throw Error(fmt::format(
-        "--out: pictures are written as PNG: expected a name that ends in .png, or a directory, got {}", out_));
+void PictureOptions::add_to(CLI::App& command, const std::string& name) {
+  writes(command.add_option("--out", out,
+                            fmt::format("the picture to write (.png, .jpg), or a folder for several (default: "
+                                        "{}.png here)",
+                                        name)));
+  command.add_flag("--jpeg", jpeg, picture_as_jpeg);
+}
+
+bool PictureOptions::are_jpeg() const { return jpeg || is_jpeg(ending_of(out)); }
+
+std::string PictureOptions::encoded(const Image& image) const { return are_jpeg() ? jpeg_of(image) : png_of(image); }
+
+PicturePaths::PicturePaths(const PictureOptions& options, std::string suffix, const Photos& photos)
+    : out_(options.out), suffix_(std::move(suffix)), ending_(options.are_jpeg() ? ".jpg" : ".png"), photos_(photos) {
+  const std::string ending = ending_of(out_);
+  const bool named = options.are_jpeg() ? is_jpeg(ending) : ending == ".png";
+  if (!named && is_named_like_picture(out_)) {
+    throw Error(fmt::format("--out: expected the name of a {}, or a folder, got {}",
+                            options.jpeg ? ".jpg as --jpeg says" : ".png or a .jpg", out_));
   }
-  directory_ = fs::is_directory(out_) || (!out_.empty() && !named_png);
-  if (photos.paths.size() > 1 && named_png && !directory_) {
-    throw Error(fmt::format("--out: expected a directory for {} photographs, got {}", photos.paths.size(), out_));
+  directory_ = fs::is_directory(out_) || (!out_.empty() && !named);
+  if (photos.paths.size() > 1 && named && !directory_) {
+    throw Error(fmt::format("--out: expected a folder for {} photographs, got {}", photos.paths.size(), out_));
   }
   for (const fs::path& photo : photos.paths) taken_.insert(resolved(photo));
   if (!out_.empty() && !directory_ && taken_.contains(resolved(out_))) {
@@ -69,8 +90,8 @@ void PicturePaths::make_directory() const {
   if (directory_) make(out_);
 }
 
-std::string PicturePaths::write(const fs::path& photo, std::string_view png) {
-  const auto bytes = std::as_bytes(std::span(png));
+std::string PicturePaths::write(const fs::path& photo, std::string_view picture) {
+  const auto bytes = std::as_bytes(std::span(picture));
   ++count_;
   if (!directory_ && !out_.empty()) {
     detail::write_file_atomically(out_, bytes);
@@ -81,11 +102,11 @@ std::string PicturePaths::write(const fs::path& photo, std::string_view png) {
   if (directory_) make(folder);
   // a.png and a.jpg of one directory have names of their own; those of several directories are numbered.
   std::string stem = photo.stem().string();
-  if (!take(folder / fmt::format("{}-{}.png", stem, suffix_))) stem = photo.filename().string();
+  if (!take(folder / fmt::format("{}-{}{}", stem, suffix_, ending_))) stem = photo.filename().string();
   std::string other;  // of that name already
   for (int n = 1;; ++n) {
     const std::string number = n == 1 ? "" : fmt::format("-{}", n);
-    last_ = (folder / fmt::format("{}-{}{}.png", stem, suffix_, number)).lexically_normal();
+    last_ = (folder / fmt::format("{}-{}{}{}", stem, suffix_, number, ending_)).lexically_normal();
     const bool first = n == 1 && stem == photo.stem().string();  // which was taken above
     if (!first && !take(last_)) continue;
     if (detail::write_new_file_atomically(last_, bytes)) break;

@@ -108,7 +108,7 @@ std::array<std::uint8_t, 3> levels(const std::string& text) {
 
 /// Height and width of the model's one input; 0 where they are left open. Throws Error.
 std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
-  const std::vector<std::string> names = input_names(graph);
+  const std::vector<std::string> names = graph.input_names();
   if (names.size() != 1) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
                             names.size(), listed(names)));
@@ -217,7 +217,7 @@ void PreprocessOptions::add_to(CLI::App& command, const std::string& about_size)
   add("--std", std, "STD", "what is then divided by, one or R,G,B", [](const std::string& text) {
     if (std::ranges::count(colours(text), 0.0f) > 0) throw Error("expected numbers other than 0, got \"" + text + '"');
   });
-  command.add_flag("--bgr", bgr, "the network's first channel is blue");
+  command.add_flag("--bgr", bgr, "the model's first channel is blue");
 }
 
 bool PreprocessOptions::given() const {
@@ -241,7 +241,7 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
   if (name.empty() && !model.preprocess && !in_parts) {
     throw Error(source +
                 ": the model does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
-                "imagenet is what most networks want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
+                "imagenet is what most models want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
                 "convert and export_torch.py put it into a model file");
   }
   Preprocess result = name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named(name);

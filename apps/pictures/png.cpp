@@ -3,6 +3,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "lamina/images/codecs/codec.h"
+
 using namespace std::literals;
 
 namespace lamina::app {
@@ -12,19 +14,23 @@ namespace {
 constexpr std::size_t after_header = 8 + 25;
 constexpr std::string_view mark = "\0\0\0\17tEXtSoftware\0Lamina\x42\x55\x03\xe7"sv;
 
+// In a JPEG a comment, behind its start and the segment that says it is one.
+constexpr std::size_t after_start = 2 + 18;
+constexpr std::string_view comment = "\xff\xfe\0\10Lamina"sv;
+
 }  // namespace
+
+std::string jpeg_of(const Image& image) { return detail::encode_jpeg(image).insert(after_start, comment); }
 
 bool is_drawn(const std::filesystem::path& path) {
   std::string head(after_header + mark.size(), '\0');
   std::ifstream(path, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
-  return head.ends_with(mark);
+  return head.ends_with(mark) || std::string_view(head).substr(after_start).starts_with(comment);
 }
 
 }  // namespace lamina::app
 
 #ifndef LAMINA_WITH_ZLIB
-
-#include "lamina/images/codecs/codec.h"
 
 std::string lamina::app::png_of(const Image& image) { return detail::encode_png(image).insert(after_header, mark); }
 

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
 # help and versions
 expect 0 '^lamina [0-9]+\.[0-9]+\.[0-9]+$' --version
 expect 0 'features' --help
-commands=(features classify detect segment run verify inspect convert doctor 'bench conv2d' 'bench model')
+commands=(features classify detect segment run verify inspect convert quantize doctor 'bench conv2d' 'bench model')
 if "$lamina" --help | grep -q '^  serve '; then commands+=(serve); fi
 for command in "${commands[@]}"; do
   # shellcheck disable=SC2086
@@ -61,14 +61,14 @@ check 'the others were still done' test "$(ls pictures2 | wc -l)" -eq 3
 # bad input
 expect 1 'missing.png' features missing.png --model "$model"
 printf 'x' >file
-expect 1 '^lamina: --out: cannot make the directory file/sub: ' features "$photo" --model "$model" --out file/sub
+expect 1 '^lamina: --out: cannot make the folder file/sub: ' features "$photo" --model "$model" --out file/sub
 mkdir empty
 expect 1 'no photographs' features empty --model "$model"
 expect 1 'missing.safetensors' features "$photo" --model missing.safetensors
-expect 1 'out: pictures are written as PNG' features "$photo" --model "$model" --out cat.jpg
-check 'no directory of that name' test ! -e cat.jpg
+expect 1 'out: expected the name of a .png or a .jpg, or a folder, got cat.webp' features "$photo" --model "$model" --out cat.webp
+check 'no directory of that name' test ! -e cat.webp
 expect 1 'holds weights without a graph' features "$photo" --model "$source/tests/golden/files/c_b1.npy"
-expect 1 'directory' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
+expect 1 'folder' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
 printf 'not a model' >garbage
 expect 1 'garbage' features "$photo" --model garbage
 expect 1 'garbage' inspect garbage
@@ -77,7 +77,7 @@ expect 1 'garbage' features garbage --model "$model"
 expect 1 'nothing.png' features nothing.png --model "$model"
 
 # an output that cannot be written leaves nothing, and an old one intact
-expect 1 'there is no directory no/such/directory' features "$photo" --model "$model" --out no/such/directory/x.png
+expect 1 'there is no folder no/such/directory' features "$photo" --model "$model" --out no/such/directory/x.png
 cp cat.png kept.png
 expect 1 'fp16' features "$photo" --model "$model" --device cpu --precision fp16 --out kept.png
 check 'the old picture is intact' cmp -s cat.png kept.png
@@ -166,7 +166,7 @@ expect 0 '[0-9.]+ %  (cat|cup|rocket|person|nothing)' classify "$photo" --model 
 expect 1 'cpu is named twice' classify "$photo" --model "$classifier" --device cpu,cpu
 expect 1 'cuda:99 ' classify "$photo" --model "$classifier" --device cuda:99
 expect 1 'broken.png' classify photos --model "$classifier"
-expect 1 '3 of 4 images classified' classify photos --model "$classifier"
+expect 1 '3 of 4 photographs classified' classify photos --model "$classifier"
 check 'JSON with the error of the broken one' python3 -c 'import json,sys; d=json.load(sys.stdin); assert len(d)==4 and sum("error" in a for a in d)==1' \
   < <("$lamina" classify photos --model "$classifier" --json 2>/dev/null)
 printf 'a\nb\n' >labels.txt
@@ -241,7 +241,7 @@ for batch in 1 3 5 16; do
   check "answers in batches of $batch" test "$(cut -d, -f1,3 many.csv | tr '\n' ' ')" = \
     'photo,class many/0.png,0 many/1.png,1 many/2.png,2 many/3.png,3 many/4.png,4 many/5.png,5 many/6.png,6 many/7.png,7 many/8.png,8 many/9.png,9 '
   check "all broken ones reported" test "$(grep -cE '4x.png|8x.jpg|9x.JPG|8x.png|9x.PNG' many.err)" -eq 3
-  check "the rate" grep -qE '^10 of 13 images classified, [0-9.]+ images/s$' many.err
+  check "the rate" grep -qE '^10 of 13 photographs classified, [0-9.]+ a second$' many.err
 done
 
 # the shipped digits say what they are

@@ -68,12 +68,12 @@ for command in "classify --model $digits --csv" "features --model $digits --out 
     check "$command: $bad is named: $(cat err.txt)" grep -qE "^lamina: $bad" err.txt
   done
   check "$command: what is left out is named: $(cat err.txt)" \
-    grep -q '^lamina: folder: left out 2 files that Lamina does not read: IMG_1.MOV, moving.jxl; 2 directories' err.txt
+    grep -q '^lamina: folder: left out 2 files that Lamina does not read: IMG_1.MOV, moving.jxl; 2 folders' err.txt
 done
 rm folder/loop.png folder/circle folder/dangling.jpg folder/up
 check 'not deeper unasked' test "$("$lamina" classify folder --top 1 --model "$digits" --csv 2>/dev/null | wc -l)" -eq 2
 check 'deeper with --recursive' test "$("$lamina" classify folder --top 1 --recursive --model "$digits" --csv 2>/dev/null | wc -l)" -eq 3
-expect 0 '^2 of 2 images classified' classify folder --recursive --model "$digits"
+expect 0 '^2 photographs classified' classify folder --recursive --model "$digits"
 
 # a picture too large for the memory there is: an error, and the others are done
 python3 - <<'EOF'
@@ -82,10 +82,10 @@ with open("folder/large.ppm", "wb") as file:
     file.truncate(file.tell() + 3 * 6000 * 6000)
 EOF
 expect 1 'large.ppm: decoding it takes 108000000 bytes of memory, more than the 50000000' classify folder --model "$digits" --memory 50M
-expect 1 '^1 of 2 images classified' classify folder --model "$digits" --memory 50M
-expect 0 '^2 of 2 images classified' classify folder --model "$digits" --memory 1G
+expect 1 '^1 of 2 photographs classified' classify folder --model "$digits" --memory 50M
+expect 0 '^2 photographs classified' classify folder --model "$digits" --memory 1G
 cp folder/large.ppm folder/another.ppm  # one after the other, then
-expect 0 '^3 of 3 images classified' classify folder --model "$digits" --memory 110M
+expect 0 '^3 photographs classified' classify folder --model "$digits" --memory 110M
 rm folder/another.ppm
 # The same where the system refuses: the file and the pixels do not fit the address space together.
 (ulimit -v 200000; exec "$lamina" classify folder --model "$digits" --csv --threads 1) >out.txt 2>err.txt
@@ -145,8 +145,8 @@ expect 0 '9.99995e-41' inspect labelled.safetensors
 # what a file is, and what is written
 printf '<!DOCTYPE html><html>404' >page.pth
 expect 1 'page.pth: not a safetensors, .npy or .pth file: this is an HTML page' inspect page.pth
-expect 1 'this is a PNG picture' inspect "$photo"
-expect 1 'moving.jxl: not an image.*this is a JPEG XL picture; djxl makes a PNG of it' classify folder/moving.jxl --model "$digits"
+expect 1 'this is a PNG image' inspect "$photo"
+expect 1 'moving.jxl: not an image.*this is a JPEG XL image; djxl makes a PNG of it' classify folder/moving.jxl --model "$digits"
 for name in y.onnx y.h5 y.npz; do
   expect 1 "expected a name that ends in .safetensors, which is what is written, got $name" convert "$classifier" $name
   check "no $name" test ! -e $name

@@ -32,11 +32,11 @@ fi
 expect 0 'transparent' features --help-all
 case $formats in
   *WebP*) expect 0 'lossy.webp: 97x75 -> ' features "$golden/images/lossy.webp" --out webp.png ;;
-  *) expect 1 'this is a WebP picture; dwebp makes a PNG of it' features "$golden/images/lossy.webp" --out webp.png ;;
+  *) expect 1 'this is a WebP image; dwebp makes a PNG of it' features "$golden/images/lossy.webp" --out webp.png ;;
 esac
 case $formats in
   *HEIC*) expect 0 'turned.heic: 96x64 -> ' features "$golden/heic/turned.heic" --out heic.png ;;
-  *) expect 1 'this is a HEIC picture; heif-convert makes a JPEG' features "$golden/heic/turned.heic" --out heic.png ;;
+  *) expect 1 'this is a HEIC image; heif-convert makes a JPEG' features "$golden/heic/turned.heic" --out heic.png ;;
 esac
 
 # a transparent picture is on white: black digits on nothing are black digits on paper
@@ -65,8 +65,8 @@ expect 1 'page.jpg: not an image .*: this is an HTML page' features page.jpg
 expect 1 'this is an HTML page' classify "$photo" --model page.jpg
 expect 1 'this is a Git LFS pointer.*git lfs pull' classify "$photo" --model pointer.safetensors
 expect 1 'this is an HDF5 file' classify "$photo" --arch alexnet --weights net.h5
-expect 1 'this is a PNG picture' classify "$photo" --model "$photo"
-expect 1 'this is a PNG picture' convert "$photo" out.safetensors --arch alexnet
+expect 1 'this is a PNG image' classify "$photo" --model "$photo"
+expect 1 'this is a PNG image' convert "$photo" out.safetensors --arch alexnet
 python3 -c 'import zipfile; zipfile.ZipFile("letter.zip", "w").writestr("word/document.xml", "<w/>")'
 expect 1 'letter.zip: .*zip' classify "$photo" --model letter.zip
 
@@ -133,9 +133,9 @@ check 'each is a picture' test "$(tail -n +2 answers.csv | cut -d, -f1 | xargs -
 check 'the first is a seven' grep -q 'frame-000001.png,1,7,seven' answers.csv
 check 'they are gone' test -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'lamina-frames-*' -newer two.ppm -print -quit)"
 for bytes in 7 8 60 100; do
-  expect 1 'standard input: picture 1 is not complete' classify - $digits < <(head -c "$bytes" "$source/weights/digits/7.png")
+  expect 1 'stdin: image 1 is not complete' classify - $digits < <(head -c "$bytes" "$source/weights/digits/7.png")
 done
-expect 1 'standard input: expected PNG, JPEG or PPM pictures' classify - $digits < <(echo no pictures)
-expect 1 'no pictures came on standard input' classify - $digits </dev/null
-expect 1 'standard input: a PPM picture without its size' classify - $digits < <(printf 'P6 a b c d e')
+expect 1 'stdin: expected PNG, JPEG or PPM images' classify - $digits < <(echo no pictures)
+expect 1 'no photographs came on stdin' classify - $digits </dev/null
+expect 1 'stdin: a PPM image without its size' classify - $digits < <(printf 'P6 a b c d e')
 finish

@@ -138,8 +138,8 @@ third='background 0.3333 grass 0.3333 sky 0.3333' half='background 0.5 grass 0.2
 check 'in order' shares many.json "$third" "$half" error "$half" "$third"
 "$lamina" segment many --recursive --model fixed.safetensors --out pictures --json - >out.json 2>/dev/null
 check 'JSON alone on stdout' cmp -s out.json many.json
-expect 1 'directory for 2 photographs' segment quarters.ppm wide.ppm --model fixed.safetensors --out one.png
-expect 1 'written as PNG' segment quarters.ppm --model fixed.safetensors --out one.jpg
+expect 1 'folder for 2 photographs' segment quarters.ppm wide.ppm --model fixed.safetensors --out one.png
+expect 1 'name of a .png or a .jpg' segment quarters.ppm --model fixed.safetensors --out one.webp
 cp quarters-segments.png own.png
 expect 1 'own.png is the file of the argument "photos" too' segment own.png --model fixed.safetensors --out ./own.png
 check 'the photograph is intact' cmp -s quarters-segments.png own.png

@@ -24,7 +24,7 @@ ImageSize check_gif(const EncodedImage& file) {
   for (; file.u8(at) == 0x21; at = after_gif_blocks(file, at + 2)) {
     if (file.u8(at + 1) == 0xf9 && file.u8(at + 2) >= 4) alpha = (file.u8(at + 3) & 1) != 0;
   }
-  if (file.u8(at) == 0x3b) file.fail("damaged: a GIF without a picture");
+  if (file.u8(at) == 0x3b) file.fail("damaged: a GIF without an image");
   if (file.u8(at) != 0x2c) file.fail("damaged: an unknown GIF block at byte ", at);
   const bool whole =
       file.le16(at + 1) == 0 && file.le16(at + 3) == 0 && file.le16(at + 5) == width && file.le16(at + 7) == height;

@@ -31,7 +31,7 @@ void require(const EncodedImage& file, const heif_error& error) {
   const bool refused = error.subcode == heif_suberror_Security_limit_exceeded;
   if (error.code == heif_error_Memory_allocation_error && !refused) throw std::bad_alloc();
   if (error.code == heif_error_Unsupported_feature || error.code == heif_error_Unsupported_filetype) {
-    file.fail("libheif cannot read this picture: ", error.message,
+    file.fail("libheif cannot read this image: ", error.message,
               "; it may lack a decoder (on Debian and Ubuntu: apt install libheif-plugin-libde265, for AVIF "
               "libheif-plugin-dav1d)");
   }

@@ -132,16 +132,25 @@ Image decode_gif(const EncodedImage& file, const ImageSize& size, bool on_white)
   return decode(file, size, "GIF", on_white);
 }
 
-std::string encode_png(const Image& image) {
+namespace {
+
+using Encoder = int(stbi_write_func* append, void* context, int width, int height, int channels, const void* pixels,
+                    int setting);
+
+std::string encode(Encoder* encoder, const Image& image, int setting) {
   Blocks blocks(std::numeric_limits<std::size_t>::max());
   std::string encoded;
   const auto append = [](void* context, void* data, int count) {
     static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<std::size_t>(count));
   };
-  if (stbi_write_png_to_func(append, &encoded, image.width, image.height, 3, image.rgb.data(), 0) == 0) {
-    fail("cannot encode a PNG of ", image.width, " x ", image.height, " pixels: out of memory");
-  }
+  if (encoder(append, &encoded, image.width, image.height, 3, image.rgb.data(), setting) == 0)
+    fail("cannot encode an image of ", image.width, " x ", image.height, " pixels: out of memory");
   return encoded;
 }
+
+}  // namespace
+
+std::string encode_png(const Image& image) { return encode(stbi_write_png_to_func, image, 0); }
+std::string encode_jpeg(const Image& image) { return encode(stbi_write_jpg_to_func, image, 92); }
 
 }  // namespace lamina::detail

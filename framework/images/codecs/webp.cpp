@@ -49,7 +49,7 @@ Frame frame_of(const EncodedImage& file) {
   }
   const auto [width, height, memory, alpha] = frame.whole;
   if (frame.left + frame.features.width > width || frame.top + frame.features.height > height) {
-    file.fail("damaged WebP: a frame beyond its picture");
+    file.fail("damaged WebP: a frame beyond its image");
   }
   const bool covered = frame.features.width == width && frame.features.height == height;
   frame.whole.alpha = frame.features.has_alpha != 0 || !covered;
