@@ -147,7 +147,7 @@ void AtomicFile::fail_with(int error) const {
   const std::filesystem::path folder = target_.parent_path();
   std::error_code ignored;
   if (error == ENOENT && !folder.empty() && !std::filesystem::exists(folder, ignored)) {
-    fail("cannot write ", path_.string(), ": there is no directory ", folder.string());
+    fail("cannot write ", path_.string(), ": there is no folder ", folder.string());
   }
   fail("cannot write ", path_.string(), ": ", std::generic_category().message(error));
 }

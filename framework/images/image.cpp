@@ -81,7 +81,7 @@ std::vector<std::byte> detail::read_image_file(const std::string& path) {
   require_end(path);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    detail::fail(path, ": expected an image, this is a directory");
+    detail::fail(path, ": expected an image, this is a folder");
   }
   errno = 0;
   std::ifstream file(path, std::ios::binary);

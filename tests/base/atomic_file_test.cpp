@@ -186,7 +186,7 @@ TEST(AtomicFile, UnwritablePlacesAreErrors) {
     return [path] { write_file_atomically(path, as_bytes("x")); };
   };
   expect_error(attempt(""), {"cannot write", "No such file"});
-  expect_error(attempt(dir / "missing/file"), {"cannot write", "missing/file", "there is no directory", "/missing"});
+  expect_error(attempt(dir / "missing/file"), {"cannot write", "missing/file", "there is no folder", "/missing"});
   expect_error(attempt(dir / "file/below"), {"file/below", "Not a directory"});
   expect_error(attempt(dir.path()), {dir.path().string(), "Is a directory"});
   expect_error(attempt(dir / "new/"), {"new/", "Is a directory"});

@@ -74,8 +74,8 @@ TEST(Content, NamesWhatAFileIs) {
   EXPECT_EQ(name(std::string_view("\0\0\0\x18"
                                   "ftypheic",
                                   12)),
-            "a HEIC picture");
-  EXPECT_EQ(name("RIFF1234WEBPVP8 "), "a WebP picture");
+            "a HEIC image");
+  EXPECT_EQ(name("RIFF1234WEBPVP8 "), "a WebP image");
   EXPECT_EQ(name("\x89HDF\r\n\x1a\n"), "an HDF5 file, as Keras writes them");
   EXPECT_EQ(name("version https://git-lfs.github.com/spec/v1"), "a Git LFS pointer, not the file it stands for");
   EXPECT_EQ(name("{\"error\": 404}"), "JSON text");

@@ -200,7 +200,7 @@ TEST(Npy, AFailedSaveLeavesTheOldFile) {
   write_file(dir / "t.npy", "old");
   expect_error([&] { save_npy(dir / "t.npy", Tensor::zeros({1}, DType::bf16)); }, {"t.npy", "bf16", "f32"});
   expect_error([&] { save_npy(dir / "t.npy", Tensor()); }, {"t.npy", "undefined"});
-  expect_error([&] { save_npy(dir / "no/t.npy", Tensor::zeros({1})); }, {"no/t.npy", "there is no directory"});
+  expect_error([&] { save_npy(dir / "no/t.npy", Tensor::zeros({1})); }, {"no/t.npy", "there is no folder"});
   EXPECT_EQ(read_file(dir / "t.npy"), "old");
   EXPECT_EQ(dir.listing(), std::vector<std::string>{"t.npy"});
 }

@@ -40,7 +40,7 @@ std::vector<Case> malformed() {
       {"HeaderLengthOverflows", raw(~std::uint64_t{0}) + "{}", {"18446744073709551615"}},
       {"HtmlPage", "<!DOCTYPE html><html></html>", {"not a safetensors, .npy or .pth file: this is an HTML page"}},
       {"Hdf5", "\x89HDF\r\n\x1a\nand so on", {"not a safetensors, .npy or .pth file: this is an HDF5 file"}},
-      {"Picture", "\x89PNG\r\n\x1a\nand so on", {"this is a PNG picture"}},
+      {"Picture", "\x89PNG\r\n\x1a\nand so on", {"this is a PNG image"}},
       {"Text", "Not found: no such model\n", {"this is a text"}},
       {"NotAWeightFile", "\x91\x92 something or other", {"not a safetensors, .npy or .pth file"}},
       {"GitLfsPointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n", {"Git LFS", "git lfs pull"}},

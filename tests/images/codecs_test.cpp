@@ -173,7 +173,7 @@ TEST(Formats, JpegIsRefusedWithoutLibjpegTurbo) {
     return;
   }
   EXPECT_EQ(jpeg_decoder(), "none");
-  expect_error([&] { decode_image(as_bytes(text), "photo"); }, {"this is a JPEG picture", "djpeg"});
+  expect_error([&] { decode_image(as_bytes(text), "photo"); }, {"this is a JPEG image", "djpeg"});
 }
 
 TEST(Gif, DamageIsAnError) {
@@ -192,7 +192,7 @@ TEST(Gif, DamageIsAnError) {
     }
   }
   expect_error([] { decode_image(as_bytes(std::string("GIF89a\1\0\1\0\0\0\0;", 14)), "photo"); },
-               {"without a picture"});
+               {"without an image"});
 }
 
 TEST(Tiff, IsTurnedAsItSaysAndDamageIsAnError) {
@@ -259,7 +259,7 @@ TEST(Heic, WhatLibheifRefusesIsDamageAndNotAShortageOfMemory) {
 TEST(Heic, WithoutLibheifTheErrorNamesTheCommand) {
   if (reads("HEIC")) GTEST_SKIP() << "built with libheif";
   const std::string text = read_file(golden / "heic/colour.heic");
-  expect_error([&] { decode_image(as_bytes(text), "photo"); }, {"this is a HEIC picture", "heif-convert"});
+  expect_error([&] { decode_image(as_bytes(text), "photo"); }, {"this is a HEIC image", "heif-convert"});
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST(Image, WhatIsNoPictureSaysWhatWasFound) {
                                                      "); the file starts with "
                                                      "\"\\x91\\x92 \\x22and more\"");
   EXPECT_EQ(decode_error("\xff\x0a and more"), "photo: not an image Lamina reads (" + image_formats() +
-                                                   "): this is a JPEG XL picture; djxl makes a PNG of it: djxl "
+                                                   "): this is a JPEG XL image; djxl makes a PNG of it: djxl "
                                                    "IN.jxl OUT.png");
   EXPECT_TRUE(contains(decode_error("<!doctype html><p>404"), "this is an HTML page"));
   EXPECT_TRUE(contains(decode_error("%PDF-1.7"), "this is a PDF document"));
@@ -160,7 +160,7 @@ TEST(Image, UnreadableFilesSayWhy) {
   const fs::path missing = directory.path() / "missing.png";
   EXPECT_EQ(error_of([&] { read_image(missing); }), missing.string() + ": cannot open: No such file or directory");
   EXPECT_EQ(error_of([&] { read_image(directory.path()); }),
-            directory.path().string() + ": expected an image, this is a directory");
+            directory.path().string() + ": expected an image, this is a folder");
   const fs::path empty = written(directory, "empty.png", "");
   EXPECT_EQ(error_of([&] { read_image(empty); }), empty.string() + ": expected an image, the file is empty");
   const fs::path cut = written(directory, "cut.png", read_file(pictures / "grey.png").substr(0, 1000));
