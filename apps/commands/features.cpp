@@ -115,10 +115,9 @@ void add_features(CLI::App& app) {
       ->add_option("--layer", options->layer,
                    "the layer to show, by its name in lamina inspect (default: the first convolution with its ReLU)")
       ->type_name("NAME");
-  writes(
-      command->add_option("--out", options->out,
-                          "the picture to write (.png, .jpg), or a folder for several (default: PHOTO-features.png "
-                          "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
+  writes(command->add_option("--out", options->out,
+                             "the picture to write (.png, .jpg), or a folder for several (default: PHOTO-features.png "
+                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
       ->allow_extra_args(false);
   command->add_flag("--jpeg", options->jpeg, picture_as_jpeg);
   CLI::Option* const explain =

@@ -90,8 +90,7 @@ std::size_t picture_length(Bytes stream) {
   if (begins(stream, "\xff\xd8")) return jpeg_length(stream);
   if (begins(stream, "P6")) return ppm_length(stream);
   if (stream.size() < 8) return 0;
-  throw Error(
-      "stdin: expected PNG, JPEG or PPM images one after the other, as ffmpeg -f image2pipe writes them");
+  throw Error("stdin: expected PNG, JPEG or PPM images one after the other, as ffmpeg -f image2pipe writes them");
 }
 
 std::vector<fs::path> frames_of_stdin() {

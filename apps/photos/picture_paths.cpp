@@ -35,8 +35,7 @@ bool holds(const fs::path& path, std::span<const std::byte> bytes) {
 void make(const fs::path& directory) {
   std::error_code problem;
   fs::create_directories(directory, problem);
-  if (problem)
-    throw Error(fmt::format("--out: cannot make the folder {}: {}", directory.string(), problem.message()));
+  if (problem) throw Error(fmt::format("--out: cannot make the folder {}: {}", directory.string(), problem.message()));
 }
 
 /// ".png" of "a.PNG".

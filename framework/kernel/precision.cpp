@@ -14,8 +14,7 @@ Precision parse_precision(std::string_view text) {
     choices += (choices.empty() ? "" : ", ") + std::string(precisions[i].name);
   }
   // Eight bits are a property of values, which a file has: docs/inside/precision.md.
-  const std::string_view remedy =
-      text == "int8" ? "; quantise the model, and it multiplies in eight bits in each" : "";
+  const std::string_view remedy = text == "int8" ? "; quantise the model, and it multiplies in eight bits in each" : "";
   detail::fail("precision: expected one of ", choices, "; got \"", text, '"', remedy);
 }
 

@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPECT(condition)                                                             \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
+#define EXPECT(condition)                                                                                  \
+  do {                                                                                                     \
+    if (!(condition)) {                                                                                    \
       fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition, lamina_last_error()); \
-      exit(1);                                                                        \
-    }                                                                                 \
+      exit(1);                                                                                             \
+    }                                                                                                      \
   } while (0)
 
 /* That a call fails with a text that has these words in it. */
-#define EXPECT_FAILS(call, words)                                     \
-  do {                                                                \
-    EXPECT((call) == LAMINA_ERROR);                                   \
-    EXPECT(strstr(lamina_last_error(), words) != NULL);               \
+#define EXPECT_FAILS(call, words)                       \
+  do {                                                  \
+    EXPECT((call) == LAMINA_ERROR);                     \
+    EXPECT(strstr(lamina_last_error(), words) != NULL); \
   } while (0)
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, CLASSES = 10 };

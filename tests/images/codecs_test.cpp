@@ -191,8 +191,7 @@ TEST(Gif, DamageIsAnError) {
       EXPECT_TRUE(std::string_view(error.what()).starts_with("photo: ")) << error.what();
     }
   }
-  expect_error([] { decode_image(as_bytes(std::string("GIF89a\1\0\1\0\0\0\0;", 14)), "photo"); },
-               {"without an image"});
+  expect_error([] { decode_image(as_bytes(std::string("GIF89a\1\0\1\0\0\0\0;", 14)), "photo"); }, {"without an image"});
 }
 
 TEST(Tiff, IsTurnedAsItSaysAndDamageIsAnError) {
