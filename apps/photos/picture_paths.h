@@ -11,7 +11,7 @@
 
 namespace lamina::app {
 
-inline constexpr const char* picture_as_jpeg = "write pictures as JPEG in place of PNG: a tenth as large";
+inline constexpr const char* picture_as_jpeg = "write pictures as JPEG in place of PNG: a third as large";
 
 /// --out and --jpeg.
 struct PictureOptions {
