@@ -25,7 +25,7 @@ static_assert(static_cast<lamina_dtype>(DType::i64) == LAMINA_I64 &&
 static_assert(batch == LAMINA_BATCH && open == LAMINA_OPEN);
 
 lamina_model* handle_of(Model model) {
-  auto handle = std::make_unique<lamina_model>(std::move(model));
+  std::unique_ptr<lamina_model> handle(new lamina_model{.model = std::move(model)});
   const Graph& graph = handle->model.graph;
   const auto add = [&graph](const std::vector<int>& nodes, std::vector<lamina_port>& ports) {
     for (const int node : nodes) {

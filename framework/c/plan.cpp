@@ -66,7 +66,7 @@ lamina_status lamina_model_compile(const lamina_model* model, const lamina_compi
   return guarded([&] {
     require(model, "model");
     require(plan, "plan");
-    auto handle = std::make_unique<lamina_plan>(model->model.graph.compile(lamina::c::options_of(options)));
+    std::unique_ptr<lamina_plan> handle(new lamina_plan{model->model.graph.compile(lamina::c::options_of(options))});
     const lamina::Plan& made = handle->plan;
     handle->inputs = ports_of(made.input_names(), made.input_shapes(), made.input_dtypes());
     handle->outputs = ports_of(made.output_names(), made.output_shapes(), made.output_dtypes());
