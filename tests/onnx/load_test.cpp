@@ -108,7 +108,7 @@ TEST(OnnxLoad, OfBytesIsAsOfTheFile) {
   EXPECT_EQ(sum.values<float>()[0], 1.5f);
   EXPECT_EQ(sum.values<float>()[1], -2);
 
-  const auto refused = [](const std::string& content, std::initializer_list<std::string_view> words) {
+  const auto refused = [](const std::string& content, const std::vector<std::string>& words) {
     test::expect_error([&] { (void)load_model(as_bytes(content), "net"); }, words);
   };
   refused("", {"net", "expected the bytes of a file, got none"});

@@ -9,6 +9,7 @@
 #include "lamina/base/error.h"
 #include "lamina/graph/graph.h"
 #include "support/allocations.h"
+#include "support/file_test.h"
 #include "support/networks.h"
 
 namespace lamina {
