@@ -7,7 +7,6 @@
 #include <set>
 
 #include "lamina/images/codecs/codec.h"
-#include "photos/outlines.h"
 #include "pictures/text.h"
 
 namespace lamina::app {

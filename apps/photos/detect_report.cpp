@@ -9,7 +9,6 @@
 #include <set>
 
 #include "photos/csv.h"
-#include "photos/outlines.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;

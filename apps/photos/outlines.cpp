@@ -1,9 +1,11 @@
-#include "photos/outlines.h"
+// Outlines of masks: along the edges of their pixels, then with fewer corners.
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+
+#include "photos/detect_report.h"
 
 namespace lamina::app {
 namespace {
