@@ -94,7 +94,9 @@ void bind_plan(nb::module_& m) {
   bind_memory(m);
   nb::class_<std::stop_source>(m, "Stop", "What ends runs that were given it. It stays requested.")
       .def(nb::init<>())
-      .def("request", [](std::stop_source& self) { (void)self.request_stop(); })
+      .def(
+          "request", [](std::stop_source& self) { (void)self.request_stop(); },
+          "Ends the runs that were given this, from any thread.")
       .def_prop_ro("requested", [](const std::stop_source& self) { return self.stop_requested(); });
   constexpr const char* run_doc =
       "Runs the network.\n\n"

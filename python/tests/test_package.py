@@ -97,7 +97,7 @@ def test_signatures_say_every_keyword(digits, plan):
     # They are the defaults, all of them, and there is none besides.
     del given["description"]
     assert digits.plan_summary(**given) == digits.plan_summary()
-    assert defaults(plan) == defaults(plan.run) == {"x": inspect.Parameter.empty, "out": None, "stream": None}
+    assert defaults(plan) == defaults(plan.run) == {"x": inspect.Parameter.empty, "out": None, "stream": None, "stop": None}
     assert defaults(lamina.read_image)["upright"] is False and defaults(lamina.Preprocess)["crop"] == 224
     for name in lamina.__all__:
         thing = getattr(lamina, name)
@@ -186,7 +186,7 @@ def test_strange_names_and_sizes():
         lamina.load("a\udcff")
     with pytest.raises(TypeError, match="path"):
         lamina.load("a\0b")
-    with pytest.raises(TypeError, match="weights: expected a path or a dict of arrays, got 5"):
+    with pytest.raises(TypeError, match="weights: expected a path, the bytes of a file, or a dict of arrays, got 5"):
         lamina.Graph().load(5)
     with pytest.raises(lamina.Error, match="more elements than 64 bits can count"):
         lamina.Graph().input("x", (2**62, "N", 2**62))
