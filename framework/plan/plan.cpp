@@ -248,12 +248,6 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   check_indices();
 }
 
-PlanMemory Plan::Impl::memory_now() const {
-  PlanMemory result = memory;
-  for (const auto& bytes : constants) result.shared += bytes.use_count() > 2 ? *bytes : 0;
-  return result;
-}
-
 std::span<const std::string> Plan::input_names() const { return impl().input_names; }
 std::span<const std::string> Plan::output_names() const { return impl().output_names; }
 std::span<const Shape> Plan::input_shapes() const { return impl().input_shapes; }

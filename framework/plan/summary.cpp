@@ -25,4 +25,10 @@ std::string Plan::Impl::summary() const {
 
 std::string Plan::summary() const { return impl().summary(); }
 
+PlanMemory Plan::Impl::memory_now() const {
+  PlanMemory result = memory;
+  for (const auto& bytes : constants) result.shared += bytes.use_count() > 2 ? *bytes : 0;
+  return result;
+}
+
 }  // namespace lamina
