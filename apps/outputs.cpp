@@ -97,4 +97,11 @@ void require_outputs_apart(const CLI::App& command) {
   }
 }
 
+void make_folder(std::string_view option, const std::filesystem::path& folder) {
+  std::error_code problem;
+  std::filesystem::create_directories(folder, problem);
+  if (problem)
+    throw Error(fmt::format("{}: cannot make the folder {}: {}", option, folder.string(), problem.message()));
+}
+
 }  // namespace lamina::app

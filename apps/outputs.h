@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace lamina::app {
 
@@ -17,5 +19,8 @@ void require_apart(const std::string& option, const std::string& output, const s
 /// Before the command runs: the same for every option that it writes to and every other that was given; two outputs
 /// must be two files.
 void require_outputs_apart(const CLI::App& command);
+
+/// Makes a folder that the option names, and those around it. Throws Error that names both if that fails.
+void make_folder(std::string_view option, const std::filesystem::path& folder);
 
 }  // namespace lamina::app

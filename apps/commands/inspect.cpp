@@ -1,21 +1,22 @@
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <lamina/lamina.h>
 
-#include <cmath>
-#include <limits>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
 
 #include "commands/commands.h"
+#include "commands/tensor_table.h"
 #include "inputs.h"
 #include "json_output.h"
+#include "lamina/base/atomic_file.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
 #include "lamina/compile/passes.h"
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
 #include "options.h"
+#include "outputs.h"
 
 namespace lamina::app {
 namespace {
@@ -25,65 +26,13 @@ using Json = nlohmann::ordered_json;
 struct InspectOptions {
   std::string file;
   InputOptions inputs;
+  std::string dump;  ///< a folder for the kernels' texts
   std::int64_t batch = 1;
   bool plan = false, passes = false, photos = false;
   RunOptions run;
   OpenOptions open;
   JsonOutput json;
 };
-
-/// Of a tensor's finite elements; the others are counted.
-struct Statistics {
-  double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
-  std::int64_t finite = 0, odd = 0;
-
-  double mean() const { return sum / static_cast<double>(finite); }
-  /// "min, max, mean"
-  std::vector<std::string> cells() const {
-    if (finite == 0) return {"", "", odd > 0 ? "all non-finite" : "empty"};
-    std::string text = fmt::format("{:.4g}", mean());
-    if (odd > 0) text += fmt::format(" ({} non-finite)", odd);
-    return {fmt::format("{:.4g}", low), fmt::format("{:.4g}", high), text};
-  }
-};
-
-/// Nothing of a type that is only listed.
-std::optional<Statistics> statistics(const Weights& weights, const TensorInfo& info) {
-  Tensor tensor;
-  try {
-    tensor = weights.at(info.name).to(DType::f64);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-  Statistics result;
-  for (const double value : tensor.values<double>()) {
-    if (!std::isfinite(value)) {
-      ++result.odd;
-      continue;
-    }
-    ++result.finite;
-    result.low = std::min(result.low, value);
-    result.high = std::max(result.high, value);
-    result.sum += value;
-  }
-  return result;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-void print_tensors(const Weights& weights) {
-  detail::TextTable table({"tensor", "dtype", "shape", "bytes", "min", "max", "mean"});
-  std::uint64_t bytes = 0;
-  for (const TensorInfo& info : weights.entries()) {
-    const auto known = statistics(weights, info);
-    const std::vector<std::string> s = known ? known->cells() : std::vector<std::string>{"", "", "(listed only)"};
-    table.add({info.name, info.dtype, shape_text(info.shape),
-               detail::format_count(static_cast<std::int64_t>(info.bytes)), s[0], s[1], s[2]});
-    bytes += info.bytes;
-  }
-  table.add_total({"total", "", "", detail::format_count(static_cast<std::int64_t>(bytes)), "", "", ""});
-  fmt::print("{}", table.to_string());
-}
 
 void print_preprocess(const Preprocess& p) {
   fmt::print("\npreprocess: {} to {}{}, {} {}{}, {}levels / {:g}, mean [{:g}, {:g}, {:g}], std [{:g}, {:g}, {:g}]\n",
@@ -117,8 +66,25 @@ CompileOptions compile_options(const Model& model, const InspectOptions& options
   return compile;
 }
 
+/// What a GPU's driver compiles for the plan: a file for each kernel, headed by the steps that run it.
+void dump_kernels(const Model& model, const InspectOptions& options) {
+  if (options.dump.empty()) return;
+  const auto texts = detail::kernel_texts(model.graph, compile_options(model, options));
+  const std::filesystem::path folder = options.dump;
+  make_folder("--dump-kernels", folder);
+  std::size_t number = 0;
+  for (const detail::KernelText& kernel : texts) {
+    std::string text;
+    for (const std::string& step : kernel.steps) text += fmt::format("// {}\n", detail::printable(step));
+    text += kernel.text;
+    detail::write_file_atomically(folder / fmt::format("{:03}.ptx", ++number), std::as_bytes(std::span(text)));
+  }
+  fmt::print("wrote {} generated kernels to {}\n", number, detail::printable(options.dump));
+}
+
 void print_plan(const Model& model, const InspectOptions& options) {
   fmt::print("{}", model.graph.plan_summary(compile_options(model, options)));
+  dump_kernels(model, options);
 }
 
 /// Of a file of weights alone there is nothing to compile.
@@ -285,11 +251,16 @@ void add_inspect(CLI::App& app) {
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
-  command->add_flag("--plan", options->plan,
-                    "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
+  CLI::Option* plan = command->add_flag("--plan", options->plan,
+                                        "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
   command->add_flag("--passes", options->passes,
                     "only the passes that make a plan of a model, in order: what each does, and how many steps there "
                     "are after it");
+  command
+      ->add_option("--dump-kernels", options->dump,
+                   "folder for the PTX of each kernel that a GPU's driver compiles for the plan; --plan --device cuda")
+      ->needs(plan)
+      ->type_name("DIR");
   command->add_flag("--photos", options->photos, "a plan that takes photographs in eight bits, as classify runs it");
   options->json.add_to(*command, "all of it, of the plan its memory,");
   options->run.add_to(*command);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lamina/images/codecs/codec.h"
+#include "outputs.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -35,12 +36,6 @@ std::string folder_of(std::string name) {
   return name.empty() || name[0] == '.' ? '_' + name : name;
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code problem;
-  fs::create_directories(folder, problem);
-  if (problem) throw Error(fmt::format("{}: cannot be made: {}", folder.string(), problem.message()));
-}
-
 }  // namespace
 
 DetectFiles::DetectFiles(std::string labels, std::string crops, bool jpeg, const Photos& photos)
@@ -66,12 +61,12 @@ void DetectFiles::write(const FoundThings& found, const std::vector<std::string>
   const fs::path folder = photos_.folder_of(found.photo);
   const std::string stem = found.photo.stem().string();
   if (!labels_.empty()) {
-    make_folder(labels_ / folder);
+    make_folder("--txt", labels_ / folder);
     write_text((labels_ / folder / (stem + ".txt")).string(), to_yolo(found));
   }
   for (std::size_t i = 0; i < crops.size(); ++i) {
     const fs::path of_class = crops_ / folder / folder_of(found.names[i]);
-    make_folder(of_class);
+    make_folder("--crops", of_class);
     write_text((of_class / fmt::format("{}-{}{}", stem, i + 1, jpeg_ ? ".jpg" : ".png")).string(), crops[i]);
   }
 }

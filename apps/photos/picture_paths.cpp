@@ -32,12 +32,6 @@ bool holds(const fs::path& path, std::span<const std::byte> bytes) {
   }
 }
 
-void make(const fs::path& directory) {
-  std::error_code problem;
-  fs::create_directories(directory, problem);
-  if (problem) throw Error(fmt::format("--out: cannot make the folder {}: {}", directory.string(), problem.message()));
-}
-
 /// ".png" of "a.PNG".
 std::string ending_of(const std::string& out) {
   std::string ending = fs::path(out).extension().string();
@@ -86,7 +80,7 @@ PicturePaths::PicturePaths(const PictureOptions& options, std::string suffix, co
 }
 
 void PicturePaths::make_directory() const {
-  if (directory_) make(out_);
+  if (directory_) make_folder("--out", out_);
 }
 
 std::string PicturePaths::write(const fs::path& photo, std::string_view picture) {
@@ -98,7 +92,7 @@ std::string PicturePaths::write(const fs::path& photo, std::string_view picture)
     return "wrote " + detail::printable(out_);
   }
   const fs::path folder = directory_ ? out_ / photos_.folder_of(photo) : fs::path(".");
-  if (directory_) make(folder);
+  if (directory_) make_folder("--out", folder);
   // a.png and a.jpg of one directory have names of their own; those of several directories are numbered.
   std::string stem = photo.stem().string();
   if (!take(folder / fmt::format("{}-{}{}", stem, suffix_, ending_))) stem = photo.filename().string();

@@ -111,6 +111,18 @@ std::size_t steps_of(const Program& program) {
   return static_cast<std::size_t>(std::ranges::count_if(program.operations, is_step));
 }
 
+/// Takes all passes without taking memory on a GPU; `after` is told of each.
+template <class After>
+void compile_dry(const Graph& graph, const CompileOptions& options, std::vector<KernelText>* texts,
+                 const After& after) {
+  const DryRun nothing_taken;
+  Compilation compilation{graph, {}};
+  compilation.plan->options = options;
+  compilation.texts = texts;
+  settle_options(graph, compilation.plan->options);
+  take_passes(compilation, [&](const Pass& pass) { after(compilation, pass); });
+}
+
 }  // namespace
 
 std::span<const Pass> passes() { return table; }
@@ -132,17 +144,19 @@ std::string describe_passes() {
 
 std::string describe_passes(const Graph& graph, const CompileOptions& options) {
   TextTable text({"pass", "steps before", "after", "what it does"});
-  const DryRun nothing_taken;
-  Compilation compilation{graph, {}};
-  compilation.plan->options = options;
-  settle_options(graph, compilation.plan->options);
   std::size_t before = 0;
-  take_passes(compilation, [&](const Pass& pass) {
+  compile_dry(graph, options, nullptr, [&](const Compilation& compilation, const Pass& pass) {
     const std::size_t now = steps_of(compilation.program);
     text.add({std::string(pass.name), std::to_string(before), std::to_string(now), std::string(pass.says)});
     before = now;
   });
   return text.to_string();
+}
+
+std::vector<KernelText> kernel_texts(const Graph& graph, const CompileOptions& options) {
+  std::vector<KernelText> texts;
+  compile_dry(graph, options, &texts, [](const Compilation&, const Pass&) {});
+  return texts;
 }
 
 }  // namespace lamina::detail

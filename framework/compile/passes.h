@@ -14,6 +14,12 @@
 
 namespace lamina::detail {
 
+/// A kernel's text that a GPU's driver compiles for a plan, and the steps that run it.
+struct KernelText {
+  std::string text;
+  std::vector<std::string> steps;
+};
+
 /// A Graph on its way to a Plan, and what is known of it so far.
 struct Compilation {
   const Graph& graph;
@@ -24,6 +30,7 @@ struct Compilation {
   std::vector<int> buffers = {};        ///< by value
   std::vector<std::size_t> homed = {};  ///< buffers that live in the arena
   Arena arena = {};
+  std::vector<KernelText>* texts = nullptr;  ///< in a dry run: where they are wanted
 
   std::size_t buffer_of(int value) const { return static_cast<std::size_t>(buffers[static_cast<std::size_t>(value)]); }
 };
@@ -46,6 +53,9 @@ void take_passes(Compilation& compilation, const std::function<void(const Pass&)
 /// The table of passes; with how many steps a graph has before and after each of those that it takes.
 LAMINA_API std::string describe_passes();
 LAMINA_API std::string describe_passes(const Graph& graph, const CompileOptions& options);
+
+/// The texts of the plan that a graph becomes, in the order of its steps; none on a CPU. No memory is taken on a GPU.
+LAMINA_API std::vector<KernelText> kernel_texts(const Graph& graph, const CompileOptions& options);
 
 /// Finds each value's buffer, and makes the Plan's buffers.
 void assign_buffers(Compilation& compilation);

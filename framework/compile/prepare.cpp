@@ -5,6 +5,7 @@
 #include "lamina/base/error.h"
 #include "lamina/base/math.h"
 #include "lamina/compile/passes.h"
+#include "lamina/tensor/device_memory.h"
 
 namespace lamina::detail {
 namespace {
@@ -26,6 +27,15 @@ std::size_t bytes_moved(const Program& program, const Operation& op) {
     if (result != none) bytes += bytes_of(program.value(result).shape, program.value(result).format);
   }
   return bytes;
+}
+
+/// Equal texts are one kernel.
+void note_texts(std::vector<KernelText>& known, const std::string& step) {
+  for (std::string& text : DryRun::take_texts()) {
+    auto place = std::ranges::find(known, text, &KernelText::text);
+    if (place == known.end()) place = known.insert(known.end(), {std::move(text), {}});
+    place->steps.push_back(step);
+  }
 }
 
 void use(Compilation& c, int value, std::size_t step, int slot) {
@@ -52,6 +62,7 @@ void prepare_steps(Compilation& c) {
     std::vector<Shape> shapes;
     for (const View& input : views.inputs) shapes.push_back(input.shape);
     step.op = at_node(op.name, [&] { return op.module->prepare(views.preparation); });
+    if (c.texts != nullptr) note_texts(*c.texts, op.name);
     step.inputs.resize(shapes.size());
     step.flops = op.module->flops(shapes);
     step.bytes = bytes_moved(c.program, op);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/tensor/device_memory.h"
@@ -50,13 +51,15 @@ std::vector<Device> parse_devices(std::string_view text) {
 namespace detail {
 namespace {
 
-thread_local int dry_runs = 0;
+thread_local DryRun* dry_run = nullptr;
 
 }  // namespace
 
-DryRun::DryRun() { ++dry_runs; }
-DryRun::~DryRun() { --dry_runs; }
-bool DryRun::active() { return dry_runs > 0; }
+DryRun::DryRun() : around_(dry_run) { dry_run = this; }
+DryRun::~DryRun() { dry_run = around_; }
+bool DryRun::active() { return dry_run != nullptr; }
+void DryRun::note_text(std::string text) { dry_run->texts_.push_back(std::move(text)); }
+std::vector<std::string> DryRun::take_texts() { return std::exchange(dry_run->texts_, {}); }
 
 }  // namespace detail
 

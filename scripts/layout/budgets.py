@@ -10,7 +10,7 @@ import re
 EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_313,  # names of C++ in messages become those of the interface; files in memory, stops
-    "framework/compile": 3_781,  # ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
+    "framework/compile": 3_802,  # the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_330,
     "framework/cpu/map": 130,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
@@ -42,7 +42,7 @@ EVERY_BUILD = {
     "framework/ops": 4_082,  # values with a count, and which problem carries it where; rows of recurrent layers, several outputs of which are made once; of what ONNX Runtime fuses
     "framework/plan": 822,  # results of as many as there are; counters; f16 is looked through as it is; results over what a run reads are refused; limits of a run
     "framework/pool": 586,
-    "framework/tensor": 1_020,  # the one store of what kernels only read, of both devices
+    "framework/tensor": 1_030,  # the one store of what kernels only read, of both devices
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
@@ -57,7 +57,7 @@ TESTS = {"tests": 32_790, "tests/cuda/map": 1_280}  # linear attention, odd filt
 # 360 lines are of "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which
 # 40 were detect's and 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and
 # of codes; 450 of values with a count; 95 of what ONNX Runtime fuses.
-TABLES = ((EVERY_BUILD, 58_965), (LEFT_OUT, 4_485), (TESTS, 34_400))
+TABLES = ((EVERY_BUILD, 58_995), (LEFT_OUT, 4_485), (TESTS, 34_400))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -148,7 +148,7 @@ for line, thing in zip(lines, answer["detections"]):
 EOF5
 cp photo.png album/first.bmp
 expect 1 'txt: two photographs would have their labels in first.txt' detect album --model "$golden/raw.onnx" --no-pictures --txt once
-expect 1 'once.*: cannot be made' detect photo.png --model "$golden/raw.onnx" --no-pictures --txt photo.png/once
+expect 1 '--txt: cannot make the folder photo.png/once' detect photo.png --model "$golden/raw.onnx" --no-pictures --txt photo.png/once
 
 # a model file of a detector, and what is noted in it
 expect 0 'wrote kept.safetensors' convert "$golden/pose.onnx" kept.safetensors

@@ -104,4 +104,9 @@ for turn in 1 2; do
   expect 0 'pictures/photo' features photo.png --model model.safetensors --layer features.0 --out pictures --sheet "sheet$turn.png"
 done
 
+# a GPU's generated kernels, of which a CPU has none
+expect 0 'wrote 0 generated kernels to texts' inspect model.safetensors --plan --device cpu --dump-kernels texts
+expect 2 '--plan' inspect model.safetensors --dump-kernels texts
+expect 1 '--dump-kernels: cannot make the folder photo.png/texts' inspect model.safetensors --plan --device cpu --dump-kernels photo.png/texts
+
 finish

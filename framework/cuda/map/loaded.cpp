@@ -76,7 +76,10 @@ struct LoadedKernel::Library {
 };
 
 LoadedKernel::LoadedKernel(int device, int architecture, const std::string& module, const std::string& name) {
-  if (lamina::detail::DryRun::active()) return;
+  if (lamina::detail::DryRun::active()) {
+    lamina::detail::DryRun::note_text(module);
+    return;
+  }
   static std::mutex mutex;
   static std::map<std::pair<int, std::string>, std::weak_ptr<const Making>> known;
   const std::lock_guard lock(mutex);

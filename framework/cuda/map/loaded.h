@@ -14,7 +14,8 @@ bool driver_compiles(int device);
 /// first launch; it is freed with the last that holds it.
 class LoadedKernel {
  public:
-  /// `device` is one of those, `architecture` its compute capability. In a dry run nothing is compiled.
+  /// `device` is one of those, `architecture` its compute capability. In a dry run nothing is compiled, but the text is
+  /// noted.
   LoadedKernel(int device, int architecture, const std::string& module, const std::string& name);
 
   /// What launch_kernel takes, when it is there. Throws Error with the driver's words if it may not, or cannot,
