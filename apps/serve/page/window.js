@@ -106,11 +106,11 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
     $("exact").textContent = "";
     return;
   }
-  const whole = two(sum), extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, less ${two(-bias)} that this filter always takes off` : `, and ${two(bias)} that this filter always adds`;
+  const whole = two(sum), extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, minus ${two(-bias)} that this filter always takes off` : `, and ${two(bias)} that this filter always adds`;
   if (made.then && !/relu/i.test(made.then)) {
     $("words").textContent += ` The sum is ${whole}${extra}, and ${made.then} makes ${two(value)} of it.`;
   } else if (value === 0 && sum + bias < 0) {
-    $("words").textContent = `It does not fit here: the sum is ${whole}${extra}, and less than nothing counts as nothing.`;
+    $("words").textContent = `It does not fit here: the sum is ${whole}${extra}. What is below zero counts as 0.`;
   } else if (extra) {
     $("words").textContent += ` (${whole}${extra}.)`;
   }
