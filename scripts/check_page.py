@@ -67,7 +67,15 @@ def numbers(page):
     box = browser.run("(b => [b.left, b.top])($('frame').getBoundingClientRect())")
     assert abs(box[0] + 2 - left - (STRIDE * 7 - PADDING) / SIDE * side) < 1.5, "the frame is where the window is"
     page.shoot("desk")
-    browser.run("$('stage').focus()")
+    at = [left + side / 4, top + side / 4]
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.mouse(kind, *at, button="left", clickCount=1)
+    page.expect("state.kept === state.place && state.kept.row > 10", "a click keeps the place")
+    browser.mouse("mouseMoved", left + side / 2, top + side - 2)
+    page.expect("state.place.row > state.kept.row + 20", "the window follows the pointer after a click too")
+    browser.mouse("mouseMoved", *browser.run("(b => [b.left + 5, b.top + 5])($('link').getBoundingClientRect())"))
+    page.expect("state.place.row === state.kept.row && state.place.column === state.kept.column && location.hash.includes(encodeURIComponent(`${state.kept.row},${state.kept.column}`))", "on the way to the buttons it returns")
+    browser.run("goTo({row: 33, column: 7}); $('stage').focus()")
     browser.key("ArrowRight")
     browser.key("ArrowUp")
     page.number_is(photo, filter, 32, 8, found)
@@ -188,6 +196,13 @@ def phones(page):
     browser = page.browser
     page.go("#photo=coffee")
     page.for_everybody("coffee")
+    for width, height in ((320, 640), (360, 780), (412, 900), (844, 390), (640, 450)):
+        browser.window(width, height, phone=True)
+        page.go("#photo=coffee&model=digits")
+        page.expect("document.documentElement.scrollWidth <= innerWidth", f"{width}: the page is wider than the screen")
+        browser.run("$('maps').scrollIntoView()")
+        page.expect("$('pair').getBoundingClientRect().bottom < 0.6 * innerHeight", f"{width} × {height}: room for the maps")
+        page.shoot(f"{width}-scrolled")
     for width, height in ((390, 844), (800, 1100)):
         browser.window(width, height, phone=True)
         browser.prefers(reduced_motion="reduce")

@@ -3,7 +3,7 @@
 
 const $ = id => document.getElementById(id);
 const state = { models: [], photos: [], at: 0, example: null, failed: "", maps: null, shape: null, info: null, layer: null, sides: [0, 0], filters: null, colours: false, source: null, sourceScales: [], via: null,
-                input: null, seen: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, drawn: -1, known: Infinity, run: 0 };
+                input: null, seen: null, scales: [], peaks: [], shown: 0, pinned: 0, place: null, kept: null, drawn: -1, known: Infinity, run: 0 };
 
 async function ask(path, options = {}) {
   let response;
@@ -55,18 +55,20 @@ async function showFilter(index) {
   } catch (error) { say(error.message, true); }
 }
 
+// Where the pointer is, or, `kept`, where the window stays: the clicked place.
 function goTo(place, kept = true) {
   if (lesson) stopLesson();
   const [, h, w] = state.shape;
   state.place = { row: Math.max(0, Math.min(h - 1, place.row)), column: Math.max(0, Math.min(w - 1, place.column)) };
   showWindow();
   if (!kept) return;
+  state.kept = state.place;
   keepInAddress();
   if ($("sort").value === "place") drawMaps();
 }
 
 function drawMaps() {
-  const [count, h, w] = state.shape, how = $("sort").value, at = state.place.row * w + state.place.column;
+  const [count, h, w] = state.shape, how = $("sort").value, at = state.kept.row * w + state.kept.column;
   const strength = Array.from({ length: count }, (_, i) => {
     const values = mapOf(i);
     return how === "place" ? values[at] : values.reduce((a, b) => a + b, 0) / values.length;
@@ -78,7 +80,7 @@ function drawMaps() {
     const button = element("button"), map = element("canvas", "", "map"), label = element("span");
     button.type = "button"; button.dataset.map = i;
     button.setAttribute("role", "radio");
-    button.setAttribute("aria-label", `${state.colours ? "Filter" : "Map"} ${i}, ${how === "place" ? "at the window" : "on average"} ${two(strength[i])}`);
+    button.setAttribute("aria-label", `${state.colours ? "Filter" : "Map"} ${i}, ${how === "place" ? "at the clicked place" : "on average"} ${two(strength[i])}`);
     if (state.colours) { const f = element("canvas"); drawFilter(f, i, state.filters); button.append(f); }
     drawMap(map, mapOf(i), h, w, state.scales[i], Infinity, 128);
     label.append(element("b", String(i)), element("span", two(strength[i])));
@@ -88,7 +90,7 @@ function drawMaps() {
   pin(state.pinned, focused);
   $("title").textContent = state.colours ? `The ${count} patterns, and the map of each` : `The ${count} maps of this layer`;
   $("summary").textContent = `Each map has ${h} × ${w} numbers, one for each place of the window, drawn from its own darkest to its brightest. ` +
-    `${state.maps.some(v => v < 0) ? "Blue is below zero. " : ""}The number below: its answer ${how === "place" ? "at the window" : "on average"}.`;
+    `${state.maps.some(v => v < 0) ? "Blue is below zero. " : ""}The number below: its answer ${how === "place" ? "at the clicked place" : "on average"}.`;
 }
 
 function pin(index, focus = false) {
@@ -147,7 +149,7 @@ async function update(wanted = {}) {
     const strongest = state.peaks.reduce((a, p, i) => p.value > state.peaks[a].value ? i : a, 0);
     state.pinned = state.shown = has(wanted.filter) ? wanted.filter : wanted.stay && has(state.pinned) ? state.pinned : strongest;
     const place = wanted.place;
-    state.place = place && place.row < h && place.column < w ? place : state.peaks[state.shown];
+    state.place = state.kept = place && place.row < h && place.column < w ? place : state.peaks[state.shown];
     $("see").hidden = false;
     drawPhoto();
     drawMaps();
@@ -255,12 +257,13 @@ function listen() {
   on($("play"), "click", () => lesson ? stopLesson() : playLesson());
 
   const within = (e, target) => { const b = target.getBoundingClientRect(); return [(e.clientX - b.left) / b.width, (e.clientY - b.top) / b.height]; };
-  on($("stage"), "pointermove pointerdown click", e => state.maps && !(lesson && e.type === "pointermove") && goTo(placeAt(...within(e, $("photo"))), e.type === "click"));
-  on($("map"), "pointermove pointerdown click", e => {
-    if (!state.maps || (lesson && e.type === "pointermove")) return;
-    const [u, v] = within(e, $("map")), [, h, w] = state.shape;
-    goTo({ row: Math.floor(v * h), column: Math.floor(u * w) }, e.type === "click");
-  });
+  // The window follows the pointer and stays where one clicks: a mouse that leaves brings it back there, a finger leaves it where it is.
+  const point = (target, placeOf) => {
+    on(target, "pointermove pointerdown click", e => state.maps && !(lesson && e.type === "pointermove") && goTo(placeOf(...within(e, target)), e.type === "click"));
+    on(target, "pointerleave", ({ pointerType }) => state.maps && !lesson && (pointerType === "mouse" ? goTo(state.kept, false) : goTo(state.place)));
+  };
+  point($("stage"), placeAt);
+  point($("map"), (u, v) => ({ row: Math.floor(v * state.shape[1]), column: Math.floor(u * state.shape[2]) }));
   on($("stage"), "keydown", e => {
     if (!state.maps) return;
     const [count] = state.shape, step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key], turn = { PageUp: -1, PageDown: 1 }[e.key];

@@ -63,7 +63,7 @@ function savePicture() {
 function keepInAddress(push = false) {
   const kept = new URLSearchParams({ model: $("model").value });
   if (!$("layers").hidden) {
-    for (const [name, value] of Object.entries({ layer: $("layer").value, filter: state.pinned, place: `${state.place.row},${state.place.column}` })) kept.set(name, value);
+    for (const [name, value] of Object.entries({ layer: $("layer").value, filter: state.pinned, place: `${state.kept.row},${state.kept.column}` })) kept.set(name, value);
   }
   if (state.example) kept.set("photo", state.example);
   const address = "#" + kept, where = { set: album.indexOf(state.photos), at: state.at }, was = history.state;
