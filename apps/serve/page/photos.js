@@ -15,13 +15,18 @@ async function read(blob, example = null) {
   return { blob, bitmap, example, name: example || blob.name || "photograph", answers: new Map(), seen: new Map() };
 }
 
+// What the server takes of one file, unless --body-megabytes says otherwise.
+const mostMegabytes = 64;
+
 // Photographs, side by side where they are several. Of those that cannot be read it is said why.
 async function take(files, wanted = {}) {
   const photos = [], failed = [];
   for (const file of files) {
-    await read(file).then(photo => photos.push(photo), error => failed.push(files.length > 1 ? `${file.name}: ${error.message}` : error.message));
+    if (!file.size) failed.push(`${file.name} is empty`);
+    else if (file.size > mostMegabytes << 20) failed.push(`${file.name} is larger than ${mostMegabytes} MB`);
+    else await read(file).then(photo => photos.push(photo), error => failed.push(`${file.name}: ${error.message}`));
   }
-  state.failed = failed.join(" ");
+  state.failed = failed.join("\n");
   say(state.failed, failed.length > 0);
   if (photos.length) await showPhotos(photos, 0, { push: true, ...wanted });
 }
