@@ -126,7 +126,9 @@ def other_photographs(page, link, place):
     browser.run("$('clock').open = true; $('steps').open = true")
     browser.wait("$('profile').children.length > 3")
     page.go("#photo=nothing&model=none&layer=%22&filter=-7&place=a,b")
-    page.expect("state.example === 'cat' && !document.querySelector('.error')", "a link that is wrong opens the page all the same")
+    page.expect("state.example === 'cat' && $('status').textContent === 'The link asks for model “none”, which is not here.'", "a link that is wrong opens the page all the same")
+    page.go("#filter=900")
+    page.expect("$('status').textContent === 'The link asks for filter 900, which is not here.'", "a filter that is not there")
     # Dropped.
     browser.run("fetch('/rocket.jpg').then(r => r.blob()).then(b => { const d = new DataTransfer(); d.items.add(new File([b], 'r.jpg'));"
                 "document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})); })")
@@ -143,11 +145,17 @@ def other_photographs(page, link, place):
         page.choose_file(ROOT / name)
         browser.wait(shown)
     page.for_everybody("refused")
+    cards = browser.run("$('cards').innerHTML")
+    browser.run("take([new File([new Uint8Array((64 << 20) + 1)], 'big.jpg'), new File([], 'none.png')])")
+    page.expect("$('status').innerText === 'big.jpg is larger than 64 MB\\nnone.png is empty'", "a line for each file")
+    assert browser.run("$('cards').innerHTML") == cards, "the answer that was there stays"
     page.expect("performance.getEntriesByType('resource').every(r => r.name.startsWith(location.origin))", "asks this server alone")
     browser.call("Network.enable")
     browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
     browser.run("$('examples').querySelector('[data-photo=coffee]').click()")
     browser.wait("$('status').textContent === 'The server does not answer.'")
+    browser.run("update({push: true})")
+    page.expect("$('status').textContent === 'The server does not answer.'", "in words, not as an error of a script")
     browser.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
     browser.run("$('examples').querySelector('[data-photo=coffee]').click()")
     browser.wait("state.example === 'coffee' && $('status').textContent === ''")
@@ -165,7 +173,7 @@ def side_by_side(page):
     page.go("#model=digits&photo=seven")
     before = browser.run("location.hash")
     browser.run(DROP % "['cat.jpg', 'style.css', 'rocket.jpg']")
-    browser.wait("state.photos.length === 2 && $('cards').children.length === 2 && document.querySelectorAll('#cards .bar').length === 6")
+    browser.wait("state.photos.length === 2 && $('cards').children.length === 2 && document.querySelectorAll('#cards .bar').length === 6 && album[history.state.set] === state.photos")
     page.expect("$('status').className === 'error' && $('status').textContent.includes('style.css: expected a photograph')", "what is no photograph is named")
     page.expect("$('cards').textContent.includes('cat.jpg') && $('found').querySelector('h2').textContent.includes('2 photographs')", "a card for each")
     browser.run("$('cards').querySelectorAll('button')[1].click()")
@@ -199,6 +207,7 @@ def phones(page):
     for width, height in ((320, 640), (360, 780), (412, 900), (844, 390), (640, 450)):
         browser.window(width, height, phone=True)
         page.go("#photo=coffee&model=digits")
+        browser.run("$('layer').selectedOptions[0].text = 'a layer with a long name '.repeat(5)")
         page.expect("document.documentElement.scrollWidth <= innerWidth", f"{width}: the page is wider than the screen")
         browser.run("$('maps').scrollIntoView()")
         page.expect("$('pair').getBoundingClientRect().bottom < 0.6 * innerHeight", f"{width} × {height}: room for the maps")
@@ -237,7 +246,15 @@ def detector(browser, lamina, out, axe):
             browser.wait("state.example === 'rocket' && $('cards').shown.photos === state.photos && !$('found').hidden")
             browser.run(DROP % "['cat.jpg', 'coffee.jpg', 'rocket.jpg']")
             browser.wait("state.photos.length === 3 && $('cards').querySelectorAll('button').length === 3")
+            browser.run("$('cards').querySelectorAll('figcaption')[1].click()")
+            browser.wait("state.at === 1 && !$('closer').hidden && $('closer').querySelectorAll('.bar').length > 3")
+            browser.wait("$('closer').getBoundingClientRect().top < innerHeight / 2")
+            browser.run("$('closer').querySelector('.bar').dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))")
+            page.expect("!$('closer').querySelector('.mark').hidden", "the thing of a row is marked")
             page.for_everybody(f"detector-{task}-three")
+            browser.run("window.before = $('closer').querySelectorAll('.bar').length; $('confidence').value = 0.9; $('confidence').dispatchEvent(new Event('input')); $('confidence').dispatchEvent(new Event('change'))")
+            browser.wait("$('cards').shown.path.includes('confidence=0.9') && $('closer').querySelectorAll('.bar').length < window.before")
+            page.expect("$('sure').querySelector('output').value === '90 %'", "how sure it has to be")
 
 
 def segmenter(browser, lamina, out, axe):

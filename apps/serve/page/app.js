@@ -125,10 +125,11 @@ async function update(wanted = {}) {
   const run = ++state.run, layer = $("layer").value, known = layers.find(l => l.name === layer), answered = answer();
   state.example = photo.example;
   for (const b of $("examples").children) b.setAttribute("aria-pressed", b.dataset.photo === photo.example);
-  $("layers").hidden = !(photographs && known);
+  $("layers").hidden = $("lead").hidden = !(photographs && known);
   if ($("layers").hidden) {
     $("see").hidden = true;
     keepInAddress(wanted.push);
+    state.failed ||= lost(wanted);
     await answered;
     return ready(run, model);
   }
@@ -148,6 +149,7 @@ async function update(wanted = {}) {
     const [count, h, w] = state.shape, has = i => i >= 0 && i < count;
     const strongest = state.peaks.reduce((a, p, i) => p.value > state.peaks[a].value ? i : a, 0);
     state.pinned = state.shown = has(wanted.filter) ? wanted.filter : wanted.stay && has(state.pinned) ? state.pinned : strongest;
+    state.failed ||= lost(wanted, info.shape);
     const place = wanted.place;
     state.place = state.kept = place && place.row < h && place.column < w ? place : state.peaks[state.shown];
     $("see").hidden = false;
@@ -240,9 +242,12 @@ function listen() {
   new ResizeObserver(stay).observe($("left"));
   on(window, "resize", stay);
   on(window, "popstate", () => { say(state.failed = ""); open(false); });
-  on($("model"), "change", () => { fillLayers(); update({ push: true }); });
-  on($("layer"), "change", () => update({ push: true }));
+  const change = () => { state.failed = ""; return update({ push: true }); };
+  on($("model"), "change", () => { fillLayers(); change(); });
+  on($("layer"), "change", change);
   on($("sort"), "change", () => state.maps && drawMaps());
+  on($("confidence"), "input", e => { e.target.nextElementSibling.value = `${Math.round(100 * e.target.value)} %`; });
+  on($("confidence"), "change", () => answer());
   on($("steps"), "toggle", () => $("steps").open && profile().catch(e => say(e.message, true)));
   on($("lay"), "change", drawPhoto);
   on($("parts"), "click", e => {

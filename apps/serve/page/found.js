@@ -4,9 +4,11 @@
 // The model that is chosen, if it answers anything; else the first that does.
 const speaker = () => { const chosen = byName($("model").value); return chosen?.answers ? chosen : state.models.find(m => m.answers); };
 
-async function answerOf(model, photo) {
-  const reply = await post(photo, query("/" + model.answers, { model: model.name, ...(model.answers === "classify" && { top: 5 }) }), model.answers === "segment");
-  if (model.answers !== "segment") return reply.json();
+const asks = ({ name: model, answers }) => query("/" + answers, { model, ...{ classify: { top: 5 }, detect: { confidence: $("confidence").value } }[answers] });
+
+async function answerOf(path, { answers }, photo) {
+  const reply = await post(photo, path, answers === "segment");
+  if (answers !== "segment") return reply.json();
   return { ...JSON.parse(reply.headers.get("Lamina-Description")), map: new Uint16Array(await reply.arrayBuffer()) };
 }
 
@@ -139,6 +141,21 @@ function drawAnswer(canvas, { bitmap }, answer, alone) {
   if (answer.detections) drawThings(g, answer, scale, longer * scale / Math.min(alone ? 720 : 400, alone ? innerWidth : innerWidth / 2));
 }
 
+// The thing of the row under the pointer is marked in the picture.
+function markThings(list, holder, canvas, { detections, width, height }) {
+  const mark = element("div", "", "mark");
+  mark.hidden = true;
+  holder.append(mark);
+  list.addEventListener("pointerover", e => {
+    const thing = detections[[...list.children].indexOf(e.target.closest(".bar"))];
+    mark.hidden = !thing;
+    if (!thing) return;
+    const [left, top, right, bottom] = thing.box, across = canvas.offsetWidth / width, down = canvas.offsetHeight / height;
+    Object.assign(mark.style, { left: canvas.offsetLeft + left * across + "px", top: canvas.offsetTop + top * down + "px", width: (right - left) * across + "px", height: (bottom - top) * down + "px" });
+  });
+  list.addEventListener("pointerleave", () => { mark.hidden = true; });
+}
+
 // Shows one photograph's answer; of several with a picture, which chooses the photograph.
 function fillCard(card, model, photo, answer, alone) {
   const { title, short, rows, unit, doubt, hint, unsure } = told[model.answers](model.name, answer), text = element("figcaption"), list = element("div");
@@ -148,11 +165,9 @@ function fillCard(card, model, photo, answer, alone) {
     const holder = element(alone ? "div" : "button", "", "drawn");
     if (alone) canvas.setAttribute("role", "img");
     (alone ? canvas : holder).setAttribute("aria-label", label);
-    if (!alone) {
-      holder.type = "button";
-      holder.addEventListener("click", () => showPhotos(state.photos, state.photos.indexOf(photo), { stay: true, push: true }));
-    }
+    if (!alone) holder.type = "button";
     holder.append(canvas);
+    if (alone && answer.detections) markThings(list, holder, canvas, answer);
     card.append(holder);
   }
   text.append(...(alone ? [] : [element("b", photo.name), element("p", short)]));
@@ -164,40 +179,56 @@ function fillCard(card, model, photo, answer, alone) {
   return title;
 }
 
-function markPhotos() {
+// The chosen one of several photographs, and what a model draws over it, large.
+async function markPhotos() {
+  const { model, path, photos } = $("cards").shown;
   for (const [i, card] of [...$("cards").children].entries()) card.querySelector("button")?.setAttribute("aria-pressed", i === state.at);
+  const answer = photos.length > 1 && model.answers !== "classify" ? await photos[state.at].answers.get(path) : null;
+  $("closer").replaceChildren();
+  $("closer").hidden = !answer;
+  if (answer) fillCard($("closer"), model, photos[state.at], answer, true);
+}
+
+async function lookCloser(photos, at) {
+  await showPhotos(photos, at, { stay: true, push: true });
+  ($("closer").hidden ? $("see") : $("closer")).scrollIntoView({ block: "start" });
 }
 
 async function answer() {
   const model = speaker(), photos = state.photos, alone = photos.length === 1, heading = $("found").querySelector("h2");
-  const shown = $("cards").shown;
-  if (shown?.model === model && shown.photos === photos) return markPhotos();
-  $("cards").shown = { model, photos };
-  $("found").hidden = true;
-  if (!model) return;
-  const current = () => $("cards").shown.model === model && $("cards").shown.photos === photos;
+  if (!model) return;  // then there never is one
+  const path = asks(model), shown = $("cards").shown, mine = { model, path, photos }, current = () => $("cards").shown === mine;
+  if (shown?.path === path && shown.photos === photos) return markPhotos();
+  $("cards").shown = mine;
+  $("found").classList.add("old");
   const cards = photos.map(() => element("figure"));
+  let failed = "", title = `What the model “${model.name}” says of ${photos.length} photographs`;
   await Promise.all(photos.map(async (photo, i) => {
     try {
-      const known = photo.answers.get(model.name) || answerOf(model, photo);
-      photo.answers.set(model.name, known);
-      const title = fillCard(cards[i], model, photo, await known, alone);
-      if (alone) heading.textContent = title;
+      const known = photo.answers.get(path) || answerOf(path, model, photo);
+      photo.answers.set(path, known);
+      const own = fillCard(cards[i], model, photo, await known, alone);
+      if (alone) title = own; else cards[i].addEventListener("click", () => lookCloser(photos, i));
     } catch (error) {
-      photo.answers.delete(model.name);
-      if (alone && current()) $("cards").shown = null;  // to be asked again
+      photo.answers.delete(path);
       cards[i].replaceChildren(element("figcaption", `${photo.name}: ${error.message}`, "error"));
-      if (alone && current()) say(error.message, true);
+      failed = error.message;
     }
   }));
   if (!current()) return;
-  if (!alone) heading.textContent = `What the model “${model.name}” says of ${photos.length} photographs`;
+  if (alone && failed) {  // what was there stays, and this is asked again
+    $("cards").shown = null;
+    $("found").classList.remove("old");
+    return say(failed, true);
+  }
+  heading.textContent = title;
   const beside = alone && model.answers === "classify";  // the photograph itself is shown below
   beside ? $("right").prepend($("found")) : $("drop").after($("found"));
   $("found").className = alone ? (beside ? "beside" : "alone") : "several";
   $("cards").replaceChildren(...cards);
   $("found").hidden = false;
-  markPhotos();
+  $("sure").hidden = model.answers !== "detect";
+  await markPhotos();
 }
 
 // Of models that this page shows nothing of: what answers for them.

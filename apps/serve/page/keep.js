@@ -78,6 +78,14 @@ function fromAddress() {
            place: row >= 0 && column >= 0 ? { row, column } : null };
 }
 
+// The first thing that the address asks for and that is not here; of maps once their shape is known.
+function lost(wanted, [count, h, w] = [Infinity, Infinity, Infinity]) {
+  const { filter, place } = wanted, what = wanted.model && wanted.model !== $("model").value ? `model “${wanted.model}”`
+    : wanted.layer && wanted.layer !== $("layer").value ? `layer “${wanted.layer}”` : filter >= count ? `filter ${filter}`
+    : place && !(place.row < h && place.column < w) ? `place ${place.row},${place.column}` : wanted.photo && wanted.photo !== state.example ? `photograph “${wanted.photo}”` : "";
+  return what && `The link asks for ${what}, which is not here.`;
+}
+
 async function copyLink() {
   keepInAddress();
   const mine = state.example ? "" : " It keeps no photograph of yours: only the layer, the filter and the place.";
