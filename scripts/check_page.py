@@ -11,10 +11,8 @@ axe.min.js (in the wheel axe-playwright-python) looks for what keeps people with
 import argparse
 import base64
 import contextlib
-import json
 import math
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -23,7 +21,8 @@ from pathlib import Path
 
 from page.chromium import Browser
 from page.served import served
-from page.shown import PADDING, PAGE, ROOT, SIDE, STRIDE, WINDOW, Page, colours
+from page.shown import DROP, PADDING, PAGE, ROOT, SIDE, STRIDE, WINDOW, Page, colours
+from page.tasks import detector, segmenter
 
 def lesson(page):
     """On arrival a photograph and its whole map; on request pixel by pixel, then place by place."""
@@ -36,6 +35,9 @@ def lesson(page):
     page.shoot("lesson-pixels")
     browser.wait("lesson && state.known > 30 && state.known < Infinity")
     page.shoot("lesson-places")
+    browser.key("Escape")
+    page.expect("!lesson && state.known === Infinity", "Escape ends the lesson")
+    browser.run("$('play').click()")
     page.expect("state.example === 'cat' && document.querySelectorAll('#maps button').length === 96", "a cat and its maps")
     browser.wait("!lesson")
     page.expect("state.known === Infinity && !$('cell').hidden", "the lesson ends with the whole map")
@@ -117,6 +119,13 @@ def other_photographs(page, link, place):
     browser.run("$('parts').querySelectorAll('button')[2].click()")
     page.expect("$('parts').querySelectorAll('button')[2].getAttribute('aria-pressed') === 'true'", "another part")
     page.expect("$('explain').querySelector('b').textContent === 'Map ' + state.via", "the part that was chosen")
+    point = "(id, x, y) => (b => $(id).dispatchEvent(new PointerEvent('pointermove', {bubbles: true, clientX: b.left + x * b.width, clientY: b.top + y * b.height})))($(id).getBoundingClientRect())"
+    browser.run(f"({point})('pattern', 0.5, 0.5)")
+    page.expect("(p => $('exact').textContent.endsWith(` = ${p.products[12].toFixed(3).replace('-', '−')}.`))(productsAt(5, state.place).windows.find(w => w.map === state.via))", "a pixel's numbers")
+    browser.run("goTo({row: 0, column: 0})")
+    page.expect("$('exact').textContent.includes('beyond the edge of the map: there it counts 0')", "padding is explained")
+    browser.run(f"({point})('pixels', 0.1, 0.1)")
+    page.expect("$('exact').textContent === 'Row 0, column 0 of the window: it is beyond the edge.'", "a pixel beyond the edge")
     page.for_everybody("deep")
     page.go("#photo=seven&model=digits&layer=features.2&filter=5&place=4,5")
     page.expect("$('words').textContent.startsWith('It is the largest of these: ')", "a pooling layer")
@@ -159,12 +168,6 @@ def other_photographs(page, link, place):
     browser.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
     browser.run("$('examples').querySelector('[data-photo=coffee]').click()")
     browser.wait("state.example === 'coffee' && $('status').textContent === ''")
-
-
-DROP = """Promise.all(%s.map(name => fetch('/' + name).then(r => r.blob()).then(b => new File([b], name)))).then(files => {
-    const d = new DataTransfer();
-    for (const file of files) d.items.add(file);
-    document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})); })"""
 
 
 def side_by_side(page):
@@ -229,52 +232,6 @@ def phones(page):
             page.expect("$('found').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
         browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
         page.shoot(f"{width}-maps")
-
-
-def detector(browser, lamina, out, axe):
-    """Where only detectors are served, what they find is drawn over the photograph."""
-    for task in ("raw", "pose", "obb", "segment"):
-        with served(lamina, PAGE, "--model", ROOT / f"tests/golden/detect/{task}.onnx") as address:
-            browser.call("Page.navigate", url=address)
-            browser.wait("document.getElementById('found') && !document.getElementById('found').hidden && document.body.dataset.ready")
-            page = Page(browser, lamina, address, out, axe)
-            page.expect("$('status').textContent === '' && !$('found').querySelector('.error')", "nothing is complained of")
-            page.expect("/finds [0-9]+ things$/.test($('found').querySelector('h2').textContent)", "it says how many")
-            page.expect("$('cards').querySelectorAll('.bar').length > 1 && $('cards').querySelector('canvas').width > 100", "a line for each")
-            page.for_everybody(f"detector-{task}")
-            browser.run("$('examples').querySelector('[data-photo=rocket]').click()")
-            browser.wait("state.example === 'rocket' && $('cards').shown.photos === state.photos && !$('found').hidden")
-            browser.run(DROP % "['cat.jpg', 'coffee.jpg', 'rocket.jpg']")
-            browser.wait("state.photos.length === 3 && $('cards').querySelectorAll('button').length === 3")
-            browser.run("$('cards').querySelectorAll('figcaption')[1].click()")
-            browser.wait("state.at === 1 && !$('closer').hidden && $('closer').querySelectorAll('.bar').length > 3")
-            browser.wait("$('closer').getBoundingClientRect().top < innerHeight / 2")
-            browser.run("$('closer').querySelector('.bar').dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))")
-            page.expect("!$('closer').querySelector('.mark').hidden", "the thing of a row is marked")
-            page.for_everybody(f"detector-{task}-three")
-            browser.run("window.before = $('closer').querySelectorAll('.bar').length; $('confidence').value = 0.9; $('confidence').dispatchEvent(new Event('input')); $('confidence').dispatchEvent(new Event('change'))")
-            browser.wait("$('cards').shown.path.includes('confidence=0.9') && $('closer').querySelectorAll('.bar').length < window.before")
-            page.expect("$('sure').querySelector('output').value === '90 %'", "how sure it has to be")
-
-
-def segmenter(browser, lamina, out, axe):
-    """The colours of `lamina segment`: here of each pixel that of its strongest colour."""
-    graph = {"version": 1, "inputs": [{"name": "x", "shape": ["N", 3, 224, 224]}], "outputs": ["r"], "nodes": [{"name": "r", "op": "relu", "inputs": ["x"]}]}
-    text = json.dumps({"__metadata__": {"lamina.graph": json.dumps(graph), "lamina.labels": "red\ngreen\nblue"}}).encode()
-    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        file.flush()
-        with served(lamina, PAGE, "--model", file.name) as address:
-            page = Page(browser, lamina, address, out, axe)
-            browser.call("Page.navigate", url=address + "#photo=rocket")
-            browser.wait("typeof state !== 'undefined' && document.body.dataset.ready && $('found') && !$('found').hidden")
-            page.expect("/sees (red|blue)/.test($('found').querySelector('h2').textContent)", "the names of classes")
-            page.expect("$('cards').querySelectorAll('.bar').length > 1 && $('see').hidden", "a line for each class")
-            drawn = browser.run("[...$('cards').querySelector('canvas').getContext('2d').getImageData(5, 5, 1, 1).data]")
-            plain = browser.run("(c => { c.width = 720; c.height = 480; c.getContext('2d').drawImage(state.photos[0].bitmap, 0, 0, 720, 480); "
-                                "return [...c.getContext('2d').getImageData(5, 5, 1, 1).data]; })(document.createElement('canvas'))")
-            assert drawn != plain, f"a corner of the photograph has no colour of a class: {drawn}"
-            page.for_everybody("segmenter")
 
 
 def main():

@@ -9,6 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "apps/serve/page"
 SIDE, WINDOW, STRIDE, PADDING = 224, 11, 4, 2
+DROP = """Promise.all(%s.map(name => fetch('/' + name).then(r => r.blob()).then(b => new File([b], name)))).then(files => {
+    const d = new DataTransfer();
+    for (const file of files) d.items.add(file);
+    document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true})); })"""
 
 
 def colours():

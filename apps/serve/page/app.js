@@ -41,20 +41,6 @@ function show(index) {
   showText();
 }
 
-// Of deeper layers each filter is fetched when it is looked at.
-async function showFilter(index) {
-  const { layer, colours, info: { model } } = state;
-  if (colours || layer.made?.how !== "sum") return;
-  state.filters = null;
-  try {
-    const filters = await filtersOf(model, layer.name, index);
-    if (state.layer !== layer || state.shown !== index) return;
-    state.filters = filters;
-    showWindow();
-    showText();
-  } catch (error) { say(error.message, true); }
-}
-
 // Where the pointer is, or, `kept`, where the window stays: the clicked place.
 function goTo(place, kept = true) {
   if (lesson) stopLesson();
@@ -107,16 +93,6 @@ function choose(index, { focus = false, push = false } = {}) {
   pin(index, focus);
   show(index);
   keepInAddress(push);
-}
-
-const kept = new Map();
-function filtersOf(model, layer, filter = null) {
-  const path = query("/filters", { model, layer, ...(filter !== null && { filter }) });
-  if (!kept.has(path)) {
-    kept.set(path, ask(path).then(described));
-    kept.get(path).catch(() => kept.delete(path));
-  }
-  return kept.get(path);
 }
 
 async function update(wanted = {}) {
@@ -269,6 +245,9 @@ function listen() {
   };
   point($("stage"), placeAt);
   point($("map"), (u, v) => ({ row: Math.floor(v * state.shape[1]), column: Math.floor(u * state.shape[2]) }));
+  on($("explain"), "pointermove", e => e.target.tagName === "CANVAS" && state.layer?.made && (state.filters || state.layer.made.how !== "sum") && !lesson && showPixel(...within(e, e.target)));
+  on($("explain"), "pointerout", e => e.target.tagName === "CANVAS" && state.maps && !lesson && showWindow());
+  on(document, "keydown", e => e.key === "Escape" && lesson && stopLesson());
   on($("stage"), "keydown", e => {
     if (!state.maps) return;
     const [count] = state.shape, step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key], turn = { PageUp: -1, PageDown: 1 }[e.key];

@@ -72,12 +72,12 @@ function drawLight(canvas, values, h, w, scale) {
   context.globalCompositeOperation = "source-over";
 }
 
-function drawFilter(canvas, index, filters) {
+function drawFilter(canvas, index, filters, marked = -1) {
   const { data, shape: [, c, h, w] } = filters, plane = h * w;
   const values = data.subarray(index * c * plane, (index + 1) * c * plane);
   let largest = 1e-12;
   for (const v of values) largest = Math.max(largest, Math.abs(v));
-  paint(canvas, w, h, p => [0, 1, 2].map(k => 127.5 + 127.5 * values[k * plane + p] / largest));
+  paint(canvas, w, h, p => p === marked ? [255, 60, 160] : [0, 1, 2].map(k => 127.5 + 127.5 * values[k * plane + p] / largest));
 }
 
 // The part of what the network sees that is `part` [x, y, width, height], each from 0 to 1, in its own pixels: beyond

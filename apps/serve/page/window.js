@@ -14,6 +14,30 @@ function measure() {
   });
 }
 
+const kept = new Map();
+function filtersOf(model, layer, filter = null) {
+  const path = query("/filters", { model, layer, ...(filter !== null && { filter }) });
+  if (!kept.has(path)) {
+    kept.set(path, ask(path).then(described));
+    kept.get(path).catch(() => kept.delete(path));
+  }
+  return kept.get(path);
+}
+
+// Of deeper layers each filter is fetched when it is looked at.
+async function showFilter(index) {
+  const { layer, colours, info: { model } } = state;
+  if (colours || layer.made?.how !== "sum") return;
+  state.filters = null;
+  try {
+    const filters = await filtersOf(model, layer.name, index);
+    if (state.layer !== layer || state.shown !== index) return;
+    state.filters = filters;
+    showWindow();
+    showText();
+  } catch (error) { say(error.message, true); }
+}
+
 // How the places of the map lie on what the network sees, in its pixels. Without a known field: each its own share.
 function fieldOf() {
   const [, h, w] = state.shape, [high, wide] = state.sides, field = state.layer.field;
@@ -42,12 +66,13 @@ function windowsAt(index, { row, column }) {
   const first = one ? index : Math.floor(index / (state.shape[0] / (maps / channels))) * channels;  // of its group
   const from = filters && filters.shape[0] > 1 ? index : 0;
   return { kh, kw, bias: one ? 0 : filters.bias[from], windows: Array.from({ length: channels }, (_, c) => {
-    const window = { map: first + c, values: new Float64Array(kh * kw), products: new Float64Array(kh * kw), inside: [], sum: 0 };
+    const weights = one ? null : filters.data.subarray((from * channels + c) * kh * kw, (from * channels + c + 1) * kh * kw);
+    const window = { map: first + c, values: new Float64Array(kh * kw), weights, products: new Float64Array(kh * kw), inside: [], sum: 0 };
     for (let p = 0; p < kh * kw; ++p) {
       const y = start[0] + row * stride[0] + Math.floor(p / kw) * down, x = start[1] + column * stride[1] + p % kw * across;
       window.inside[p] = y >= 0 && y < high && x >= 0 && x < wide;
       window.values[p] = window.inside[p] ? source.data[((first + c) * high + y) * wide + x] : 0;
-      window.products[p] = one ? 0 : window.values[p] * filters.data[(from * channels + c) * kh * kw + p];
+      window.products[p] = one ? 0 : window.values[p] * weights[p];
       window.sum += window.products[p];
     }
     return window;
@@ -76,6 +101,12 @@ function wordsFor(value, best) {
   return words[value >= 0.66 * best && value > 0 ? 0 : value >= 0.33 * best && value > 0 ? 1 : value > 0 ? 2 : 3];
 }
 
+// Layers that are made of others without weights, of which the server names no window.
+function madeWithout({ op }, [, h, w]) {
+  if (/^add$/i.test(op)) return " It is the sum of the numbers of this place in the layers before it.";
+  return /^(GlobalAveragePool|adaptive_avg_pool2d)$/.test(op) ? ` It is the mean of ${h * w === 1 ? "the whole" : "a part of the"} map before it.` : "";
+}
+
 // Places marks, canvases and words. `upto` pixels have been multiplied so far, `known` places of the map are there.
 function showWindow({ upto = Infinity, known = Infinity, place = state.place } = {}) {
   const index = state.shown, [, h, w] = state.shape, values = mapOf(index), at = place.row * w + place.column;
@@ -96,9 +127,11 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   $("kind").textContent = made?.how === "sum" ? "All added up:" : "Its number:";
   $("explain").className = !explained || made.how !== "sum" ? "deep" : "";
   $("parts").hidden = !explained || made.how !== "sum" || state.colours;
+  if (!explained) $("words").textContent += madeWithout(state.layer, state.shape);
   if (!explained) return drawPart($("pixels"), state.seen, [x, y, wide, high], 192);
   if (made.how !== "sum") return showPooled(windowsAt(index, place), made);
   const { products, sum, bias, kh, kw, windows } = productsAt(index, place);
+  if (windows[0].inside.includes(false)) $("exact").textContent += ` Grey is beyond the edge of the ${state.colours ? "photograph" : "map"}: there it counts 0.`;
   if (state.colours) showColours(windows, products, kh, kw, index, upto); else showParts(windows, kh, kw);
   if (upto < kh * kw) {
     $("number").value = two(products.subarray(0, upto + 1).reduce((a, b) => a + b, 0));
@@ -116,14 +149,25 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   }
 }
 
+const chosenOf = windows => windows.find(w => w.map === state.via) || windows.reduce((a, b) => Math.abs(b.sum) > Math.abs(a.sum) ? b : a);
+
+// The numbers of the pixel at (u, v) of the window, each from 0 to 1.
+function showPixel(u, v) {
+  const { kh, kw, windows } = windowsAt(state.shown, state.place), row = Math.min(kh - 1, Math.floor(v * kh)), column = Math.min(kw - 1, Math.floor(u * kw));
+  const p = row * kw + column, parts = state.colours ? windows : [chosenOf(windows)], three = value => value.toFixed(3).replace("-", "−");
+  const numbers = parts.map((w, c) => `${parts.length > 1 ? ["red ", "green ", "blue "][c] : ""}${three(w.values[p])}${w.weights ? ` × ${three(w.weights[p])}` : ""}`);
+  const sum = parts[0].weights ? `${parts.length > 1 ? ", together" : " ="} ${three(parts.reduce((total, w) => total + w.products[p], 0))}` : "";
+  $("exact").textContent = `Row ${row}, column ${column} of the window: ${parts[0].inside[p] ? numbers.join(", ") + sum : "it is beyond the edge"}.`;
+}
+
 const drawProducts = (canvas, values, kw, kh, most, upto = Infinity) => paint(canvas, kw, kh, p => p > upto ? [150, 154, 162] : p === upto ? [255, 60, 160]
   : (values[p] < 0 ? differ : agree)[levelOf(values[p], most)]);
 
 function showColours(windows, sums, kh, kw, index, upto) {
   const { input } = state, most = state.most ??= Math.max(...productsAt(index, state.peaks[index]).products.map(Math.abs));
   const level = (p, c) => (windows[c].values[p] * input.std[c] + input.mean[c]) * input.divisor;
-  paint($("pixels"), kw, kh, p => p === upto ? [255, 60, 160] : [0, 1, 2].map(c => level(p, c)));
-  drawFilter($("pattern"), index, state.filters);
+  paint($("pixels"), kw, kh, p => p === upto ? [255, 60, 160] : windows[0].inside[p] ? [0, 1, 2].map(c => level(p, c)) : unknown);
+  drawFilter($("pattern"), index, state.filters, upto);
   drawProducts($("products"), sums, kw, kh, most, upto);
 }
 
@@ -139,10 +183,10 @@ const captions = (...texts) => $("explain").querySelectorAll("figcaption").forEa
 
 // Deeper layers: the map before it that counts the most here, or the one that was chosen, and what each of them gives.
 function showParts(windows, kh, kw) {
-  const order = [...windows].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum)), chosen = windows.find(w => w.map === state.via) || order[0];
-  const { filters, layer: { made } } = state, at = windows.indexOf(chosen), weights = filters.data.subarray(at * kh * kw, (at + 1) * kh * kw);
+  const order = [...windows].sort((a, b) => Math.abs(b.sum) - Math.abs(a.sum)), chosen = chosenOf(windows);
+  const { filters, layer: { made } } = state;
   drawWindow($("pixels"), chosen, kw, kh);
-  drawProducts($("pattern"), weights, kw, kh, filters.data.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
+  drawProducts($("pattern"), chosen.weights, kw, kh, filters.data.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
   drawProducts($("products"), chosen.products, kw, kh, Math.max(...chosen.products.map(Math.abs)));
   captions(["Map " + chosen.map, `of ${made.from}: ${kh} × ${kw} of its numbers`], ["The weights", `that filter ${state.shown} has for it`],
     ["Number times number", `together ${two(chosen.sum)}; blue: below zero`]);
