@@ -212,6 +212,7 @@ def phones(page):
         page.go("#photo=coffee&model=digits")
         browser.run("$('layer').selectedOptions[0].text = 'a layer with a long name '.repeat(5)")
         page.expect("document.documentElement.scrollWidth <= innerWidth", f"{width}: the page is wider than the screen")
+        page.expect("$('stage').getBoundingClientRect().height < 0.7 * innerHeight", f"{width} × {height}: room to scroll by a finger")
         browser.run("$('maps').scrollIntoView()")
         page.expect("$('pair').getBoundingClientRect().bottom < 0.6 * innerHeight", f"{width} × {height}: room for the maps")
         page.shoot(f"{width}-scrolled")

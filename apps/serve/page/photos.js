@@ -15,7 +15,7 @@ async function read(blob, example = null) {
   return { blob, bitmap, example, name: example || blob.name || "photograph", answers: new Map(), seen: new Map() };
 }
 
-// What the server takes of one file, unless --body-megabytes says otherwise.
+// What the server takes of one file; the page does not learn what --body-megabytes says.
 const mostMegabytes = 64;
 
 // Photographs, side by side where they are several. Of those that cannot be read it is said why.
