@@ -25,7 +25,10 @@ int main(int argc, char** argv) {
   check(lamina_model_compile(model, NULL, &plan)); /* fp32, one photograph, a GPU if there is one */
 
   int32_t side = 0;
-  check(lamina_photo_side(model, &side));
+  if (lamina_photo_side(model, &side) != LAMINA_OK) { /* most .onnx files do not say how photographs become their input */
+    check(lamina_model_set_preprocess(model, "imagenet"));
+    check(lamina_photo_side(model, &side));
+  }
   const size_t count = 3 * (size_t)side * (size_t)side;
   float* pixels = malloc(count * sizeof *pixels);
   if (pixels == NULL) return 1;

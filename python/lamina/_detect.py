@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from . import _core
 from ._core import Error
 from ._html import Bar, table
-from ._photos import Photo
-from ._signatures import with_options
+from ._photos import Photo, is_one, listed
+from ._signatures import options_but
 from ._sources import Source, file_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ class Detections(NamedTuple):
         return table(("thing", "score", "box"), ((name, Bar(float(score)), box) for name, score, box in zip(self.names, self.scores, boxes)))
 
 
+class Detected(NamedTuple):
+    """What became of one photograph of several."""
+
+    photo: Photo
+    found: Detections | None
+    """None if there is an error"""
+    error: str | None = None
+
+
 class Detector:
     """Finds things in photographs with an export of YOLO (v5 to 26) or RT-DETR, as its own Python does.
 
@@ -53,7 +62,7 @@ class Detector:
     not wanted. The other keywords are those of Model.compile. Any number of threads may use one.
     """
 
-    @with_options
+    @options_but("device", "photos", "output_format", "outputs")
     def __init__(self, source: Source, devices: str = "auto", *, size: int = 0, labels: Sequence[str] = (),
                  **options: Unpack[CompileOptions]) -> None:
         make = getattr(_core, "make_detector", None)
@@ -64,19 +73,39 @@ class Detector:
         self.names: list[str] = self._detector.names
         self.input_shape: tuple[int, ...] = self._detector.input_shape
 
-    def __call__(self, photo: Photo, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
-                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> Detections:
+    @overload
+    def __call__(self, photo: Photo, confidence: float = 0.25,  # type: ignore[overload-overlap]  # a path is one, not several
+                 iou: float = 0.45, *, classes: Sequence[int | str] = (),
+                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> Detections: ...
+
+    @overload
+    def __call__(self, photo: Iterable[Photo], confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
+                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> list[Detected]: ...
+
+    def __call__(self, photo: Any, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
+                 across_classes: bool = False, most: int = 300, masks: bool = True,
+                 upright: bool = True) -> Detections | list[Detected]:
         """What is in a photograph: a path, the bytes of a file, an open file, an image of Pillow, or pixels uint8 [H, W, 3].
+        A folder, or several photographs, give a list of Detected, in order; one that cannot be read has an `error` there.
 
         confidence: the score that a thing has to exceed. iou: how far boxes of a class may overlap, or with
         across_classes of any. classes: those wanted, by number or name. most: things of a photograph. upright turns it as
         its EXIF data say.
         """
         wanted = [self._number(kind) for kind in classes]
-        boxes, scores, labels, points, planes, turned = self._detector.detect(photo, confidence, iou, wanted, across_classes,
-                                                                              most, masks, upright)
-        names = [self._detector.name(int(label)) for label in labels]
-        return Detections(boxes, scores, labels, names, points, planes, turned)
+
+        def found_in(pixels: Any) -> Detections:
+            boxes, scores, labels, *rest = self._detector.detect(pixels, confidence, iou, wanted, across_classes, most, masks, upright)
+            return Detections(boxes, scores, labels, [self._detector.name(int(label)) for label in labels], *rest)
+
+        def row_of(each: Photo) -> Detected:
+            try:
+                pixels = _core.read_image(each, upright=upright)
+            except Error as error:
+                return Detected(each, None, str(error))
+            return Detected(each, found_in(pixels))
+
+        return found_in(photo) if is_one(photo) else [row_of(each) for each in listed(photo)]
 
     def _number(self, kind: int | str) -> int:
         if not isinstance(kind, str):

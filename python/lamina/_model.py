@@ -24,6 +24,8 @@ class Model(Network):
     what loading noticed. Threads may share a Model. It can be copied, and pickled, with its weights.
     """
 
+    __slots__ = ("_classifiers",)
+
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
                  warnings: Sequence[str] = ()) -> None:
         super().__init__(graph, preprocess, labels, warnings)

@@ -91,9 +91,15 @@ class Classifier:
         shapes = self.pool.output_shapes
         if len(shapes) != 1 or len(shapes[0]) < 2 or sum(extent != 1 for extent in shapes[0][1:]) > 1:
             raise Error(f"classify: expected a model whose one output is scores [N, classes], got {shapes}")
-        if model.labels and len(model.labels) != max(math.prod(shapes[0][1:]), 2):
-            raise Error(f"classify: expected {math.prod(shapes[0][1:])} labels, one for each class, got {len(model.labels)}")
+        numbers = math.prod(shapes[0][1:])
+        self.count = len(_core.top_classes(model.graph, np.zeros((1, numbers), np.float32), numbers + 1)[0])  # 2 of a sigmoid
+        self.check_labels()
         self.batch: int = self.pool.input_shapes[0][0]
+
+    def check_labels(self) -> None:
+        """Raises Error unless the model names all of its classes, or none."""
+        if self.model.labels and len(self.model.labels) != self.count:
+            raise Error(f"classify: expected {self.count} labels, one for each class, got {len(self.model.labels)}")
 
     def pixels(self) -> Pixels:
         """Room for a batch of what the model sees, uint8 [batch, crop, width, 3]."""
@@ -125,6 +131,7 @@ class Classifiers:
         batch = max(1, min(batch, len(work)))
         key = {**options, "batch": batch, "preprocess": self.model.preprocess}
         with self.idle.one(self.model.graph, key, lambda: Classifier(self.model, batch, dict(options))) as classifier:
+            classifier.check_labels()  # they may be others than when it was made
             if single:
                 rows = classifier.pixels()
                 classifier.read(photos, rows[0], upright)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._network import Network
-from ._signatures import with_options
+from ._signatures import options_but
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -36,7 +36,7 @@ class Pool:
     then submit waits, or raises PoolFull with wait_when_full=False. The other keywords are those of Model.compile.
     """
 
-    @with_options
+    @options_but("device")
     def __init__(self, model: Network, devices: str = "all", *, plans_per_device: int = 0, batches: Sequence[int] = (),
                  max_delay: float = 0.0, max_queue: int = 1024, wait_when_full: bool = True,
                  **options: Unpack[CompileOptions]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from functools import wraps
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -13,13 +15,13 @@ from ._options import DEFAULTS, EXPLAINED, CompileOptions
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def spelled_out(signature: inspect.Signature) -> inspect.Signature:
-    """With the keywords of `compile` in place of **options, but those that it has already."""
+def spelled_out(signature: inspect.Signature, without: Collection[str] = ()) -> inspect.Signature:
+    """With the keywords of `compile` in place of **options, but those that it has already and those that it cannot take."""
     given = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
     if len(given) == len(signature.parameters):
         return signature
     for name, kind in CompileOptions.__annotations__.items():
-        if name not in signature.parameters:
+        if name not in signature.parameters and name not in without:
             given.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name),
                                            annotation=getattr(kind, "__forward_arg__", kind)))
     return signature.replace(parameters=given)
@@ -31,12 +33,28 @@ def explained(words: str | None, signature: inspect.Signature) -> str:
     return inspect.cleandoc(words or "") + (f"\n\nKeywords of compile:\n{keywords}\n" if keywords else "")
 
 
-def with_options(function: Function) -> Function:
-    """Says which keywords a function's **options are, and what they mean."""
-    signature = spelled_out(inspect.signature(function))
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    function.__doc__ = explained(function.__doc__, signature)
-    return function
+def with_options(function: Function, without: Collection[str] = ()) -> Function:
+    """Says which keywords a function's **options are, and what they mean, and refuses others in the function's name."""
+    signature = spelled_out(inspect.signature(function), without)
+    special = function.__name__.startswith("__")
+
+    @wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        for name in keywords:
+            if name not in signature.parameters:
+                near = get_close_matches(name, signature.parameters, 1)
+                raise TypeError(f'{type(arguments[0]).__name__ if special else function.__name__}: there is no option "{name}"'
+                                + "".join(f'; nearest: "{known}"' for known in near))
+        return function(*arguments, **keywords)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__doc__ = explained(function.__doc__, signature)
+    return call  # type: ignore[return-value]
+
+
+def options_but(*names: str) -> Callable[[Function], Function]:
+    """with_options, where these keywords of `compile` cannot be taken."""
+    return lambda function: with_options(function, names)
 
 
 def written_in(native: Any) -> inspect.Signature:

@@ -21,7 +21,8 @@ def file_of(source: Source) -> Path | bytes:
     """A path as it is; of all else the bytes."""
     if isinstance(source, (str, os.PathLike, bytes)):
         return source
-    content: Any = source if isinstance(source, (bytearray, memoryview)) else source.read()
+    content: Any = source if isinstance(source, (bytearray, memoryview)) else getattr(source, "read", lambda: None)()
     if not isinstance(content, (bytes, bytearray, memoryview)):
-        raise TypeError(f"expected a path, the bytes of a file, or a file opened as \"rb\", got {type(source).__name__}")
+        hint = "; call SerializeToString() for its bytes" if hasattr(source, "SerializeToString") else ""
+        raise TypeError(f"expected a path, the bytes of a file, or a file opened as \"rb\", got {type(source).__name__}{hint}")
     return bytes(content)

@@ -33,6 +33,22 @@ def test_boxes_are_arrays(photo, tmp_path):
         np.testing.assert_array_equal(detector(other).boxes, found.boxes)
 
 
+def test_several_photographs_and_folders(photo, tmp_path):
+    """What cannot be read is a row with an error; what is asked wrongly is raised."""
+    pillow = pytest.importorskip("PIL.Image")
+    pillow.fromarray(photo).save(tmp_path / "a.png")
+    (tmp_path / "b.png").write_bytes(b"none")
+    detector = lamina.Detector(GOLDEN / "raw.onnx", "cpu")
+    found = detector(photo)
+    for several in (tmp_path, [tmp_path / "a.png", b"none"], iter([photo, tmp_path / "b.png"])):
+        good, bad = detector(several)
+        np.testing.assert_array_equal(good.found.boxes, found.boxes)
+        assert good.error is None and bad.found is None and bad.error
+    assert [len(row.found.boxes) for row in detector(np.stack([photo, photo]))] == [len(found.boxes)] * 2
+    with pytest.raises(lamina.Error, match="confidence from 0 to 1"):
+        detector([photo], 2)
+
+
 def test_masks_points_and_turned_boxes(photo):
     found = lamina.Detector(GOLDEN / "segment.onnx", "cpu")(photo)
     assert found.masks.shape == (len(found.scores), 90, 70) and found.masks.max() == 1
@@ -49,8 +65,12 @@ def test_masks_points_and_turned_boxes(photo):
 def test_what_is_wrong_is_said(photo):
     with pytest.raises(lamina.Error, match="confidence from 0 to 1"):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, 2)
-    with pytest.raises(TypeError, match="expected a path.*, got list"):
-        lamina.Detector(GOLDEN / "raw.onnx", "cpu")([photo])
+    with pytest.raises(TypeError, match="several photographs, got int"):
+        lamina.Detector(GOLDEN / "raw.onnx", "cpu")(3)
+    with pytest.raises(TypeError, match='Detector: there is no option "device"; nearest: "devices"'):
+        lamina.Detector(GOLDEN / "raw.onnx", device="cpu")
+    with pytest.raises(TypeError, match='opened as "rb", got Model$'):
+        lamina.Detector(lamina.load(GOLDEN / "raw.onnx"))
     with pytest.raises(lamina.Error, match="class of the model"):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, classes=["cow"])
     with pytest.raises(lamina.Error, match="missing.onnx"):

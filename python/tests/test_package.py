@@ -89,9 +89,10 @@ def test_signatures_say_every_keyword(digits, plan):
         return {name: each.default for name, each in inspect.signature(function).parameters.items()}
 
     options = set(lamina.CompileOptions.__annotations__)
-    for function in (digits, digits.compile, digits.plan_memory, digits.plan_summary, digits.classify, lamina.Pool,
+    without = {lamina.Pool: {"device"}, lamina.Detector: {"device", "photos", "output_format", "outputs"}}
+    for function in (digits, digits.compile, digits.plan_memory, digits.plan_summary, digits.classify, lamina.Pool, lamina.Detector,
                      digits.graph.compile, lamina.quantize, lamina.ray.Classifier, lamina.onnxruntime.InferenceSession):
-        assert options <= set(defaults(function)) and "options" not in defaults(function)
+        assert options & set(defaults(function)) == options - without.get(function, set()) and "options" not in defaults(function)
     given = defaults(digits.compile)
     assert (given["device"], given["batch"], given["precision"]) == ("auto", 1, "fp32")
     # They are the defaults, all of them, and there is none besides.
@@ -105,6 +106,63 @@ def test_signatures_say_every_keyword(digits, plan):
         for function in filter(callable, methods):
             assert inspect.signature(function) and inspect.getdoc(function), function
     assert "batch: int = 1" in pydoc.plain(pydoc.render_doc(lamina.Model.compile)).replace("'", "")
+
+
+def test_misspelt_names_are_refused(digits, photos):
+    """In the name of the function that was called, with the keyword that was meant."""
+    for call, said in ((lambda: digits.classify(photos, topp=3), 'classify: there is no option "topp"; nearest: "top"'),
+                       (lambda: digits(np.zeros((1, 3, 32, 32), np.float32), bath=1), 'Model: there is no option "bath"; nearest: "batch"'),
+                       (lambda: lamina.onnxruntime.InferenceSession("x", provider=[]), 'InferenceSession: .* "provider"; nearest: "providers"'),
+                       (lambda: lamina.Pool(digits, device="cpu"), 'Pool: .* "device"; nearest: "devices"')):
+        with pytest.raises(TypeError, match=said):
+            call()
+    model = copy.copy(digits)
+    with pytest.raises(AttributeError, match="preproces"):
+        model.preproces = None
+    for labels in ("abcde", [1, 2]):
+        with pytest.raises(lamina.Error, match="labels: expected a list of texts"):
+            model.labels = labels
+    model.preprocess = "imagenet"
+    assert repr(model.preprocess) == repr(lamina.torchvision_imagenet())
+    for settings in ("imagnet", 3):
+        with pytest.raises(lamina.Error, match="preprocess: expected a lamina.Preprocess, None or one of imagenet, caffe, yolo"):
+            model.preprocess = settings
+
+
+def test_a_file_is_asked_for(digits):
+    class Proto:
+        def SerializeToString(self):
+            return b""
+
+    with pytest.raises(TypeError, match=r"got Proto; call SerializeToString\(\) for its bytes"):
+        lamina.load(Proto())
+    with pytest.raises(TypeError, match="expected a path, .* got Model"):
+        lamina.load(digits)
+
+
+def test_models_can_be_stopped(digits):
+    stop, x = lamina.Stop(), np.zeros((1, 3, 32, 32), np.float32)
+    assert digits(x, device="cpu", stop=stop).shape == (1, 10)
+    stop.request()
+    with pytest.raises(lamina.Error, match="stop"):
+        digits(x, device="cpu", stop=stop)
+    assert "stop=stop" in lamina.Stop.__doc__
+
+
+def test_labels_are_those_of_the_classes(photos):
+    """A single sigmoid has two, whenever the labels are set."""
+    graph = lamina.Graph()
+    x = graph.add("mean", "GlobalAveragePool", graph.input("x", ("N", 3, 8, 8)))
+    x = graph.add("fc", "linear", graph.add("flat", "flatten", x), weight=np.ones((1, 3), np.float32), bias=np.zeros(1, np.float32))
+    graph.output(graph.add("probability", "Sigmoid", [x]))
+    model = lamina.Model(graph, lamina.Preprocess(8, 8))
+    photo = sorted(photos.glob("*.png"))[0]
+    assert len(model.classify(photo)) == 2
+    model.labels = ["cat"]
+    with pytest.raises(lamina.Error, match="expected 2 labels, one for each class, got 1"):
+        model.classify(photo)
+    model.labels = ["dog", "cat"]
+    assert {name for name, _ in model.classify(photo)} == {"dog", "cat"}
 
 
 def test_messages_are_in_pythons_words(tmp_path):

@@ -51,7 +51,7 @@ def _device_of(providers: Sequence[Provider] | None,
         name, given = asked if isinstance(asked, tuple) else (asked, options[i] if options else {})
         if name in get_available_providers():
             return name, given
-        warnings.warn(f"{name} is not here; there are {', '.join(get_available_providers())}", stacklevel=4)
+        warnings.warn(f"{name} is not here; there are {', '.join(get_available_providers())}", stacklevel=5)
     return "CPUExecutionProvider", {}
 
 
