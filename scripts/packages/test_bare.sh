@@ -96,7 +96,7 @@ clone() {
   inside bash -ec '
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends git ca-certificates >/dev/null
-    git clone -q /tmp/lamina/bundle /tmp/lamina/clone'
+    git -c advice.detachedHead=false clone -q /tmp/lamina/bundle /tmp/lamina/clone'
 }
 
 test_clone() {
