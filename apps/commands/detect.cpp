@@ -197,8 +197,6 @@ void detect(const DetectCommand& command) {
   if (failed) throw Failed();
 }
 
-CLI::Validator share() { return CLI::Range(0.0, 1.0); }
-
 }  // namespace
 
 void add_detect(CLI::App& app) {
@@ -212,11 +210,11 @@ void add_detect(CLI::App& app) {
                    "pixels of both sides where the model leaves them open (default: its imgsz, or 640)")
       ->check(whole_number(1, 10000));
   command->add_option("--confidence,--conf", options->detect.confidence, "the score that a thing has to exceed")
-      ->check(share())
+      ->check(real_number(0, 1))
       ->capture_default_str();
   command
       ->add_option("--iou", options->detect.iou, "how far boxes of one class may overlap; models without NMS ignore it")
-      ->check(share())
+      ->check(real_number(0, 1))
       ->capture_default_str();
   command->add_option("--classes", options->classes, "those wanted, by name in any case or number (default: all)")
       ->type_name("CLASS")
