@@ -117,7 +117,8 @@ void add_features(CLI::App& app) {
       ->type_name("NAME");
   writes(command->add_option("--out", options->out,
                              "the picture to write (.png, .jpg), or a folder for several (default: PHOTO-features.png "
-                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
+                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"),
+         true)
       ->allow_extra_args(false);
   command->add_flag("--jpeg", options->jpeg, picture_as_jpeg);
   CLI::Option* const explain =
