@@ -18,6 +18,7 @@
 #include "outputs.h"
 #include "photos/detect_files.h"
 #include "photos/detect_report.h"
+#include "photos/frames.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
@@ -89,16 +90,10 @@ class DetectRun {
 
   /// Where a failure is an outcome too.
   DetectOutcome outcome_of(const fs::path& photo) {
-    DetectOutcome failed;
-    failed.found.photo = photo;
-    try {
-      return process(photo);
-    } catch (const Error& failure) {
-      failed.error = failure.what();
-    } catch (const std::bad_alloc&) {
-      failed.error = photo.string() + ": out of memory";
-    }
-    return failed;
+    DetectOutcome outcome;
+    outcome.error = failure_of(photo, [&] { outcome = process(photo); });
+    outcome.found.photo = photo;
+    return outcome;
   }
 
  private:
@@ -112,12 +107,13 @@ class DetectRun {
     for (const Detection& thing : outcome.found.things) {
       outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
     }
-    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n", detail::printable(photo.string()),
-                               image.width, image.height, summary(outcome.found), passed.count(), found.network_ms,
-                               to_string(found.device));
+    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n",
+                               detail::printable(name_of_photo(photo)), image.width, image.height,
+                               summary(outcome.found), passed.count(), found.network_ms, to_string(found.device));
     if (found.left_out > 0) {
       complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
-                           photo.string(), found.candidates, options_.confidence, found.candidates - found.left_out));
+                           name_of_photo(photo), found.candidates, options_.confidence,
+                           found.candidates - found.left_out));
     }
     outcome.crops = files_.crops_of(image, outcome.found);
     if (!command_.no_pictures) {
@@ -178,7 +174,7 @@ void detect(const DetectCommand& command) {
       if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names(), ids);
     } else {
       complain(outcome.error);
-      list.push_back({{"photo", outcome.found.photo.string()}, {"error", outcome.error}});
+      list.push_back({{"photo", name_of_photo(outcome.found.photo)}, {"error", outcome.error}});
       failed = true;
     }
     std::fflush(stdout);

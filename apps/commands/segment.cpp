@@ -11,6 +11,7 @@
 #include "json_output.h"
 #include "options.h"
 #include "outputs.h"
+#include "photos/frames.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
@@ -64,9 +65,10 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
   for (const Segment& s : answer.segments) {
     classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}});
   }
-  outcome.json = {{"photo", photo.string()}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
+  outcome.json = {
+      {"photo", name_of_photo(photo)}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
   Told told(answer.segments);
-  outcome.text = fmt::format("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(photo.string()),
+  outcome.text = fmt::format("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(name_of_photo(photo)),
                              image.width, image.height, answer.input.to_string(), answer.scores.to_string(),
                              passed.count(), to_string(answer.device));
   for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
@@ -81,21 +83,15 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
 }
 
 SegmentOutcome failed_outcome(const fs::path& photo, const std::string& error) {
-  return {.text = {}, .picture = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
+  return {.text = {}, .picture = {}, .json = {{"photo", name_of_photo(photo)}, {"error", error}}, .error = error};
 }
 
 /// The same, where a failure is an outcome too.
 SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo,
                           const PictureOptions& drawing) {
-  std::string error;
-  try {
-    return process(segmenter, reader, photo, drawing);
-  } catch (const Error& failure) {
-    error = failure.what();
-  } catch (const std::bad_alloc&) {
-    error = photo.string() + ": out of memory";
-  }
-  return failed_outcome(photo, error);
+  SegmentOutcome outcome;
+  const std::string error = failure_of(photo, [&] { outcome = process(segmenter, reader, photo, drawing); });
+  return error.empty() ? std::move(outcome) : failed_outcome(photo, error);
 }
 
 void segment(const SegmentOptions& options) {
