@@ -12,6 +12,7 @@
 #include "complain.h"
 #include "inputs.h"
 #include "json_output.h"
+#include "known_weights.h"
 #include "model_options.h"
 #include "options.h"
 #include "photos/csv.h"
@@ -155,6 +156,7 @@ void classify(ClassifyOptions options) {
   Model model = options.model.load();
   print_warnings(model);
   const auto start = std::chrono::steady_clock::now();
+  require_purpose(model, options.model.source(), "classify");
   const Preprocess preprocess = options.model.preprocess_of(model);
   model.preprocess = preprocess;
   require_classes(model, options.model.source());

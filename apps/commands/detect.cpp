@@ -231,13 +231,17 @@ void add_detect(CLI::App& app) {
   command->add_option("--crops", options->crops, "a folder for a picture of each thing, in folders by its class")
       ->type_name("FOLDER");
   options->run.add_to(*command, true);
+  const std::string& made_by = options->model.made_by =
+      "Ultralytics makes one (pip install ultralytics), `yolo export model=yolo11n.pt format=onnx`";
   command->footer(
       "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"
       "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26) or RT-DETR; what it is is\n"
       "told by its outputs and what its exporter noted. Boxes are in pixels of the photograph, upright. A photograph\n"
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
-      "Example:\n"
-      "  lamina detect docs/images/astronaut.png --model yolov8n.onnx --json -");
+      "A model: " +
+      made_by +
+      "\nExample:\n"
+      "  lamina detect docs/images/astronaut.png --model yolo11n.onnx --json -");
   command->callback([options] { detect(*options); });
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "inputs.h"
+#include "known_weights.h"
 #include "lamina/base/names.h"
 #include "lamina/files/safetensors.h"
 #include "photos/frames.h"
@@ -27,6 +28,9 @@ Model model_of(const FeaturesOptions& options) {
 
 /// How photographs become the input of the model, which then takes them in colours and channels first.
 Preprocess photographed(const FeaturesOptions& options, Model& model, const std::string& source) {
+  if (!model.preprocess && !options.model.preprocess.given()) {
+    require_purpose(model, source, "segment", ", --preprocess yolo shows its layers");
+  }
   const Preprocess found = options.model.preprocess.of(model, options.model.shapes(model.graph), source);
   take_photographs(model.graph);
   return found;

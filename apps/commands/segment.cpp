@@ -11,7 +11,6 @@
 #include "json_output.h"
 #include "options.h"
 #include "outputs.h"
-#include "photos/frames.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
@@ -153,14 +152,20 @@ void add_segment(CLI::App& app) {
   options->pictures.add_to(*command, "PHOTO-segments");
   options->json.add_to(*command, "each class's share of the area");
   segmenter.run.add_to(*command, true);
+  const std::string& made_by = segmenter.model.made_by =
+      "torchvision makes one, of Pascal VOC's classes (pip install torch torchvision onnx onnxscript):\n"
+      "  python3 -c \"import torch, torchvision; torch.onnx.export(torchvision.models.segmentation."
+      "lraspp_mobilenet_v3_large(weights='DEFAULT').eval(), (torch.rand(1, 3, 520, 520),), 'lraspp.onnx')\"";
   command->footer(
       "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"
       "share of the area. A class 0 called background is left as it is. The model's output is scores\n"
       "[N, classes, h, w]; where it does not say how a photograph becomes its input, all of it is resized to the\n"
       "input's size and normalised as ImageNet's. A photograph that cannot be read is reported and skipped; the exit\n"
       "code is then 1.\n"
-      "Example:\n"
-      "  lamina segment docs/images/coffee.png --model deeplabv3.onnx --json -");
+      "A model: " +
+      made_by +
+      "\nExample:\n"
+      "  lamina segment docs/images/coffee.png --model lraspp.onnx --json -");
   command->callback([options] { segment(*options); });
 }
 
