@@ -77,7 +77,7 @@ expect 1 'garbage' features garbage --model "$model"
 expect 1 'nothing.png' features nothing.png --model "$model"
 
 # an output that cannot be written leaves nothing, and an old one intact
-expect 1 'there is no folder no/such/directory' features "$photo" --model "$model" --out no/such/directory/x.png
+expect 2 'there is no folder "no/such/directory"' features "$photo" --model "$model" --out no/such/directory/x.png
 cp cat.png kept.png
 expect 1 'fp16' features "$photo" --model "$model" --device cpu --precision fp16 --out kept.png
 check 'the old picture is intact' cmp -s cat.png kept.png
@@ -87,7 +87,7 @@ expect 0 'wrote' run --model "$model" --input "$photo" --output direct.safetenso
 for algorithm in eigen im2col; do
   expect 0 'wrote' run --model "$model" --input "$photo" --output out.safetensors --device cpu --algorithm "$algorithm" --threads 3
 done
-expect 1 'no/such' run --model "$model" --input "$photo" --output no/such/out.safetensors
+expect 2 'no/such' run --model "$model" --input "$photo" --output no/such/out.safetensors
 expect 1 'input' run --model "$model" --input out.safetensors --output x.safetensors
 expect 1 'expected a name that ends in .safetensors' run --model "$model" --input "$photo" --output x.npy
 check 'nothing was written' test ! -e x.npy

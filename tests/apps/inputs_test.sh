@@ -60,7 +60,7 @@ expect 1 '--constant: the model has no input "shapes"; nearest: "shape"' inspect
 expect 1 '--constant: expected NAME=VALUE, got "shape"' inspect "$net" --constant shape
 expect 1 'x.npy: expected \[2\] for input "shape", got \[2, 3\]' inspect "$net" --constant shape=x.npy
 if "$lamina" serve --help >/dev/null 2>&1; then
-  expect 1 'x is \[\.\.\.\]: a model is served at one size, which lamina convert --input-shape puts into' serve --model "$net" --port 0
+  expect 1 'x: its shape \[\.\.\.\] is open; lamina convert --input-shape gives it' serve --model "$net" --port 0
   expect 0 'wrote' convert "$net" ranked.safetensors --input-shape x=2x3
   expect 1 'give its value as lamina convert --constant NAME=VALUE' serve --model ranked.safetensors --port 0
 fi

@@ -147,7 +147,7 @@ check 'the photograph is intact' cmp -s quarters-segments.png own.png
 mkdir here && cp quarters.ppm here/b.png && cp quarters.ppm here/b-segments.png
 expect 0 'wrote here/b.png-segments.png' segment here --model fixed.safetensors --out here
 check 'no photograph of the run is overwritten' cmp -s quarters.ppm here/b-segments.png
-expect 1 'no/such' segment quarters.ppm --model fixed.safetensors --json no/such/file.json
+expect 2 'no/such' segment quarters.ppm --model fixed.safetensors --json no/such/file.json
 
 # features keeps pictures apart in the same way
 expect 0 'a.ppm-features.png' features many/a.ppm many/deeper/a.ppm many/more/a.ppm --model "$model" --out maps
