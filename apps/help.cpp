@@ -158,6 +158,15 @@ std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
                         detail::nearest_names(word, names, 1).front(), '?');
 }
 
+std::string problem_of(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (error.get_name() == "ValidationError") return text;
+  if (error.get_name() == "ArgumentMismatch") return text.substr(0, text.find(": ")) + ": expected a value behind it";
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
+      {"A subcommand is required", "expected a command"}, {" excludes ", ": not with "}, {" requires ", " needs "}};
+  return detail::in_words(text, words);
+}
+
 std::string command_line(const CLI::App& app, std::span<char* const> arguments) {
   std::string line = app.get_name();
   if (arguments.empty()) return line;

@@ -80,8 +80,12 @@ std::string model_file(const std::string& name) {
   if (fs::exists(name, ignored)) return name;
   if (name == "digits" || name == "alexnet-conv1") return shipped_file(name + ".safetensors");
   const fs::path fetched = data_folder() / (name + ".safetensors");
-  const bool plain = !name.empty() && name.find_first_of("./") == name.npos;
-  return plain && fs::exists(fetched, ignored) ? fetched.string() : name;
+  if (name.empty() || name.find_first_of("./") != name.npos) return name;
+  if (fs::exists(fetched, ignored)) return fetched.string();
+  if (name == "classifier") fail("classifier: python -m lamina.get_classifier brings it");
+  const std::vector<std::string> names = {"digits", "alexnet-conv1", "classifier"};
+  fail(fmt::format("cannot read {}: there is no such file, and no model of that name; did you mean {}?",
+                   detail::printable(name), detail::nearest_names(name, names, 1).front()));
 }
 
 std::string fetched_classifier() {

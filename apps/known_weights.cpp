@@ -4,7 +4,12 @@
 #include <array>
 
 #include "lamina/base/error.h"
+#ifdef LAMINA_DETECT
+#include "lamina/detect/parts.h"
+#endif
 #include "lamina/files/prefixes.h"
+#include "lamina/graph/resolve.h"
+#include "photos/preprocess_options.h"
 
 namespace lamina::app {
 namespace {
@@ -88,6 +93,39 @@ std::string whose(const Weights& weights) {
   return detail::concat("they look like those of ", found->name,
                         ", which is not among the ready-made networks; scripts/export_torch.py makes a model file of a "
                         "PyTorch module");
+}
+
+Purpose purpose_of(const Model& model) try {
+  const detail::Resolved found = detail::resolve(model.graph, {.input_shapes = photo_shapes(model, 0, 224)});
+  if (found.inputs.size() != 1 || model.graph.outputs().empty()) return {};
+  const auto& input = found.network[found.inputs[0]];
+  const auto form = picture_input(input.shape);
+  const bool floats = input.dtype == DType::f32 && is_float(found.network[found.outputs[0]].dtype);
+  if (!form || form->channels != 3 || form->channels_last || !floats) return {};
+  std::vector<Shape> outputs;
+  for (const int output : found.outputs) outputs.push_back(found.network[output].shape);
+  outputs.resize(model.graph.outputs().size());  // without their counts
+  constexpr std::int64_t pascal_voc = 21;
+  const std::int64_t classes = model.labels.empty() ? pascal_voc : std::ssize(model.labels);
+  if (outputs[0].rank() == 4 && outputs[0][1] == classes) return {.command = "segment"};
+#ifdef LAMINA_DETECT
+  const detail::Head head(detail::ExportNotes(model), input.shape, outputs);
+  Preprocess drawn = letterbox(static_cast<int>(form->height));
+  if (form->width != form->height) drawn.crop_width = static_cast<int>(form->width);
+  if (head.layout.stretched) drawn.aspect = Aspect::ignored;
+  return {.command = "detect", .task = head.task, .drawn = drawn};
+#endif
+  return {};
+} catch (const Error&) {  // no detector; or what compiling says better
+  return {};
+}
+
+void require_purpose(const Model& model, const std::string& source, std::string_view commands,
+                     const std::string& more) {
+  const std::string command = purpose_of(model).command;
+  if (command.empty() || commands.find(command) != commands.npos) return;
+  throw Error(source + ": this is a " + (command == "detect" ? "detector" : "segmenter") + ": lamina " + command +
+              " is for it" + more);
 }
 
 }  // namespace lamina::app

@@ -17,4 +17,18 @@ Weights unwrapped(const Weights& weights);
 /// ...". Empty where it cannot be told.
 std::string whose(const Weights& weights);
 
+/// What a model of photographs is for, where it does not tell what is in them as a whole.
+struct Purpose {
+  std::string command = {};              ///< detect or segment; empty: neither
+  std::string task = {};                 ///< of a detector: detect, segment, pose or obb
+  std::optional<Preprocess> drawn = {};  ///< how a detector draws photographs
+};
+
+/// By the shapes of inputs and outputs, and what the model's exporter noted.
+Purpose purpose_of(const Model& model);
+
+/// Throws Error, which names the right command, where the model is for none of `commands`; `more` is said at its end.
+void require_purpose(const Model& model, const std::string& source, std::string_view commands,
+                     const std::string& more = "");
+
 }  // namespace lamina::app

@@ -119,7 +119,7 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
-    return usage_error(error.what());
+    return usage_error(lamina::app::problem_of(error));
   } catch (const lamina::app::Failed&) {
     return exit_failed;
   } catch (const std::bad_alloc&) {

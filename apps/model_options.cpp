@@ -107,14 +107,12 @@ Weights open_weights(const std::string& path, const OpenOptions& options) {
 
 CLI::Validator network_name() { return one_of({network_names().begin(), network_names().end()}); }
 
-Preprocess preprocess_for(const std::string& arch) { return network_preprocess(arch); }
-
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path) {
   Model model;
   model.graph = fitting_network(arch, unwrapped(weights));
   model.labels = usual_labels(model);
   load_into(model, weights, path);
-  model.preprocess = preprocess_for(arch);
+  model.preprocess = network_preprocess(arch);
   return model;
 }
 
@@ -253,6 +251,10 @@ Model ModelOptions::load() const {
   if (model.empty() && weights.empty() && !arch.empty()) {
     throw Error(fmt::format("--arch {} needs its weights, --weights FILE; {}", arch, published));
   }
+  if (model.empty() && arch.empty() && !weights.empty()) {
+    throw Error(fmt::format("--weights {} needs --arch NETWORK, of {}", weights, fmt::join(network_names(), ", ")));
+  }
+  if (model.empty() && arch.empty() && !made_by.empty()) throw Error("expected --model FILE: " + made_by);
   if (model.empty() && arch.empty()) {
     throw Error(
         fmt::format("expected --model FILE (--model digits, which ships, reads a handwritten digit; python -m "

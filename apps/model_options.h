@@ -29,6 +29,7 @@ struct ModelOptions {
   PreprocessOptions preprocess;
   OpenOptions open;  // of the weights
   InputOptions inputs;
+  std::string made_by;  // what makes a model for the command, where none ships
 
   /// Adds --model, --weights, --key, --strip-prefix, --arch, --input-shape and --constant.
   void add_to(CLI::App& command);
@@ -59,9 +60,6 @@ Model open_model(const std::string& path);
 
 /// Accepts the names of ready-made networks.
 CLI::Validator network_name();
-
-/// How a photograph becomes the input of a ready-made network: as torchvision does it, or Caffe.
-Preprocess preprocess_for(const std::string& arch);
 
 /// The ready-made network `arch` with the weights that `path` holds; its last layer has as many classes as they have,
 /// named as ImageNet's if they are 1000.

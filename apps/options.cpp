@@ -64,12 +64,12 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
       "");
 }
 
-CLI::Validator non_negative() {
+CLI::Validator real_number(double least, double most) {
   return CLI::Validator(
-      [](std::string& text) {
+      [least, most](std::string& text) {
         double number = -1;
-        const bool read = CLI::detail::lexical_cast(text, number) && number >= 0;
-        return read ? std::string() : fmt::format("expected a number of 0 or more, got \"{}\"", text);
+        if (CLI::detail::lexical_cast(text, number) && number >= least && number <= most) return std::string();
+        return fmt::format("expected a number from {} to {}, got \"{}\"", least, most, text);
       },
       "");
 }

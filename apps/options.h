@@ -3,6 +3,7 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ struct RunOptions {
 /// Accepts whole numbers from `least` to `most`.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
-/// Accepts numbers of 0 or more, also inf.
-CLI::Validator non_negative();
+/// Accepts numbers from `least` to `most`, of 0 or more, also inf, where nothing is said.
+CLI::Validator real_number(double least = 0, double most = std::numeric_limits<double>::infinity());
 
 /// Accepts these words.
 CLI::Validator one_of(std::vector<std::string> words);

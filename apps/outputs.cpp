@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
-#include <filesystem>
-#include <string>
 #include <vector>
 
 #include "lamina/base/names.h"
@@ -13,6 +11,12 @@
 
 namespace lamina::app {
 namespace fs = std::filesystem;
+fs::path real_path(const fs::path& path) {
+  std::error_code problem;
+  fs::path result = fs::weakly_canonical(fs::absolute(path, problem), problem);
+  return problem ? path : result;
+}
+
 namespace {
 
 constexpr const char* mark = "written";
@@ -24,12 +28,6 @@ bool is_written(const CLI::Option& option) {
   } catch (const CLI::OptionNotFound&) {
     return false;
   }
-}
-
-fs::path real_path(const fs::path& path) {
-  std::error_code problem;
-  fs::path result = fs::weakly_canonical(fs::absolute(path, problem), problem);
-  return problem ? path : result;
 }
 
 /// One file under both names: by device and inode, so that links are followed.
@@ -66,8 +64,16 @@ std::string named(const std::string& option) {
 
 }  // namespace
 
-CLI::Option* writes(CLI::Option* option) {
-  return option->check(CLI::Validator([](std::string&) { return std::string(); }, "", mark));
+CLI::Option* writes(CLI::Option* option, bool or_folder) {
+  return option->check(CLI::Validator(
+      [or_folder](std::string& name) {
+        std::error_code problem;
+        const fs::path folder = fs::path(name).parent_path();
+        if (!is_file(name) || folder.empty() || fs::is_directory(folder, problem)) return std::string();
+        if (or_folder && !detail::is_named_like_image(name) && !name.ends_with(".safetensors")) return std::string();
+        return "there is no folder " + detail::quote(folder.string());
+      },
+      "", mark));
 }
 
 void require_apart(const std::string& option, const std::string& output, const std::string& reader,

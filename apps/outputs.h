@@ -8,8 +8,10 @@
 
 namespace lamina::app {
 
-/// Marks an option whose value names a file that the command writes; "-" is stdout. Returns the option.
-CLI::Option* writes(CLI::Option* option);
+/// Marks an option whose value names a file that the command writes; "-" is stdout. Its folder has to be there before
+/// the work begins; where the value may also be a folder, which the command makes, that is asked of names of files.
+/// Returns the option.
+CLI::Option* writes(CLI::Option* option, bool or_folder = false);
 
 /// Throws Error if both are one file, whatever links lead there, or `output` a picture that is there below `input`, a
 /// directory. Nothing is wrong with empty names, "-", and an output that is a directory.
@@ -19,6 +21,9 @@ void require_apart(const std::string& option, const std::string& output, const s
 /// Before the command runs: the same for every option that it writes to and every other that was given; two outputs
 /// must be two files.
 void require_outputs_apart(const CLI::App& command);
+
+/// One path for each file, whatever links and dots lead to it.
+std::filesystem::path real_path(const std::filesystem::path& path);
 
 /// Makes a folder that the option names, and those around it. Throws Error that names both if that fails.
 void make_folder(std::string_view option, const std::filesystem::path& folder);

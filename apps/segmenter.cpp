@@ -8,6 +8,7 @@
 #include <future>
 
 #include "inputs.h"
+#include "known_weights.h"
 #include "lamina/base/names.h"
 #include "lamina/images/resize.h"
 
@@ -83,6 +84,7 @@ Segmenter::Segmenter(const SegmenterOptions& options, Model model)
     throw Error(
         fmt::format("--size: the model's input {} is of one size, {}", detail::quote(input_), shape_.to_string()));
   }
+  if (options.output.empty()) require_purpose(model_, options.model.source(), "segment");
   if (!options.labels.empty()) model_.labels = read_labels(options.labels);
   if (model_.graph.outputs().empty()) throw Error(options.model.source() + ": the model has no output");
   const auto& nodes = model_.graph.nodes();

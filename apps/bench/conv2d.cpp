@@ -11,7 +11,6 @@
 #include "bench/report.h"
 #include "commands/commands.h"
 #include "options.h"
-#include "outputs.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -20,7 +19,8 @@ namespace {
 struct Conv2dBenchOptions : RaceOptions {
   std::vector<std::int64_t> batches{1, 8, 32};
   std::vector<std::string> precisions{"fp32"}, algorithms{"all"};
-  std::string device = "auto", json;
+  std::string device = "auto";
+  JsonOutput json;
 };
 
 std::vector<std::string_view> chosen(const std::vector<std::string>& names, Device device) {
@@ -42,7 +42,7 @@ void bench(const Conv2dBenchOptions& options) {
   const Shape first = race.input_shape(options.batches.front());
   (void)race.conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
   const std::string where = describe_device(device, race.threads());
-  const bool table = options.json != "-";
+  const bool table = !options.json.to_stdout();
   if (table) {
     const auto& o = race.conv().options();
     fmt::print("conv2d {} -> {}, kernel {}, stride {}, padding {}, dilation {}, groups {}{}{}, input {} {}\n", o.in,
@@ -68,7 +68,7 @@ void bench(const Conv2dBenchOptions& options) {
     if (device.is_cpu()) results.push_back(race.measure_product());
   }
   if (table) print(results, ceilings);
-  if (!options.json.empty()) write_json(options.json, where, results, ceilings);
+  write_json(options.json, where, results, ceilings);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<Conv2dBenchOptions>();
   CLI::App* command = group->add_subcommand(
       "conv2d", "Race the convolution algorithms on one geometry (default: AlexNet's first layer)");
-  const auto positive = CLI::Range(1, 1 << 20);
+  const auto positive = whole_number(1, 1 << 20);
   command->add_option("--in", options->in, "input channels")->check(positive)->capture_default_str();
   command->add_option("--out", options->out, "filters")->check(positive)->capture_default_str();
   command->add_option("--size", options->size, "input height and width; one number for both, as below")
@@ -101,7 +101,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--padding", options->padding, "zeros around the input")
       ->expected(1, 2)
       ->delimiter(',')
-      ->check(non_negative())
+      ->check(real_number())
       ->capture_default_str();
   command->add_option("--dilation", options->dilation, "distance of kernel taps")
       ->expected(1, 2)
@@ -137,13 +137,12 @@ void add_bench(CLI::App& app) {
       ->transform(algorithm_name({"all", "auto"}))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")
-      ->check(CLI::Range(0, 1024))
+      ->check(whole_number(0, 1024))
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "how long to measure each line")
-      ->check(CLI::Range(0.01, 60.0))
+      ->check(real_number(0.01, 60))
       ->capture_default_str();
-  writes(command->add_option("--json", options->json,
-                             "also write the results to this file (-: to stdout, instead of the table)"));
+  options->json.add_to(*command, "the results");
   command->footer(
       "Times are medians after a warm-up, p10..p90 in ms what the middle 80 % of them are between. On a GPU, buffers\n"
       "rotate through more memory than the L2 cache holds, and batches below 32 run inside a CUDA graph of 100 calls,\n"

@@ -15,11 +15,11 @@
 #include "bench/timer.h"
 #include "bench/turn.h"
 #include "inputs.h"
+#include "json_output.h"
 #include "lamina/base/text_table.h"
 #include "lamina/tensor/parse_format.h"
 #include "model_options.h"
 #include "options.h"
-#include "outputs.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -33,7 +33,8 @@ struct ModelBenchOptions {
   int plans = 1;
   bool share = false;
   double seconds = 1;
-  std::string json, turns;
+  std::string turns;
+  JsonOutput json;
   RunOptions run;
 };
 
@@ -58,7 +59,7 @@ struct Resident {
 Model random_model(const std::string& arch) {
   Model model;
   model.graph = network(arch);
-  model.preprocess = preprocess_for(arch);
+  model.preprocess = network_preprocess(arch);
   std::mt19937 random(1);
   for (const Graph::Node& node : model.graph.nodes()) {
     if (node.module == nullptr) continue;
@@ -126,7 +127,7 @@ double rate_of_pool(const Graph& graph, const CompileOptions& compile, const Poo
   return rate;
 }
 
-void write_json(const std::string& path, const Plan& plan, const Timing& whole, std::span<const StepTime> steps,
+void write_json(const JsonOutput& json, const Plan& plan, const Timing& whole, std::span<const StepTime> steps,
                 const Resident& resident) {
   nlohmann::ordered_json root = {{"batch", plan.options().batch},
                                  {"precision", name(plan.options().precision)},
@@ -145,12 +146,7 @@ void write_json(const std::string& path, const Plan& plan, const Timing& whole, 
                              {"flops", step.flops},
                              {"bytes", step.bytes}});
   }
-  const std::string text = root.dump(2) + '\n';
-  if (path == "-") {
-    fmt::print("{}", text);
-  } else {
-    write_text(path, text);
-  }
+  json.write(root);
 }
 
 void bench(const ModelBenchOptions& options) {
@@ -180,8 +176,8 @@ void bench(const ModelBenchOptions& options) {
     resident.peak = peak_resident();
     steps = plan.profile(inputs, std::clamp(whole.samples, 5, 100));
   }
-  if (!options.json.empty()) write_json(options.json, plan, whole, steps, resident);
-  if (options.json == "-") return;
+  write_json(options.json, plan, whole, steps, resident);
+  if (options.json.to_stdout()) return;
 
   double sum = 0;
   for (const StepTime& step : steps) sum += step.milliseconds;
@@ -223,7 +219,7 @@ void add_bench_model(CLI::App& group) {
   CLI::App* command = group.add_subcommand("model", "Time a whole model and each of its layers");
   options->model.add_to(*command);
   command->add_option("--batch", options->batch, "images that run together")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   command->add_flag("--photos", options->photos, "take photographs in eight bits, and normalise them in the plan");
   command
@@ -242,16 +238,15 @@ void add_bench_model(CLI::App& group) {
   command
       ->add_option("--plans", options->plans,
                    "also say how many images/s so many plans of each device do from host memory")
-      ->check(CLI::Range(1, 64))
+      ->check(whole_number(1, 64))
       ->capture_default_str();
   command->add_flag("--share", options->share,
                     "with --plans: those of the CPU take turns on all threads, and do not divide them");
   command->add_option("--seconds", options->seconds, "how long to measure")
-      ->check(CLI::Range(0.01, 60.0))
+      ->check(real_number(0.01, 60))
       ->capture_default_str();
   command->add_option("--turns", options->turns, "take turns at timing with other processes that are given this file");
-  writes(
-      command->add_option("--json", options->json, "write the times to this file; -: to stdout, instead of the table"));
+  options->json.add_to(*command, "the times");
   options->run.add_to(*command, true);
   command->footer(
       "Medians after a warm-up, on random inputs; --arch without --weights takes random weights. On a GPU a whole\n"

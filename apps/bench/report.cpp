@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "lamina/base/text_table.h"
-#include "pictures/text.h"
 
 namespace lamina::app {
 namespace {
@@ -89,7 +88,7 @@ void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
   fmt::print("{}{}", table.to_string(), not_run(results));
 }
 
-void write_json(const std::string& path, const std::string& where, const std::vector<BenchResult>& results,
+void write_json(const JsonOutput& output, const std::string& where, const std::vector<BenchResult>& results,
                 const Ceilings& ceilings) {
   Json list = Json::array();
   for (const BenchResult& r : results) list.push_back(to_json(r));
@@ -98,11 +97,7 @@ void write_json(const std::string& path, const std::string& where, const std::ve
                      {"copy_gb_per_s", ceilings.copy_gb_per_s},
                      {"gemm_tflop_per_s", ceilings.gemm_tflop_per_s},
                      {"results", std::move(list)}};
-  if (path == "-") {
-    fmt::print("{}\n", json.dump(2));
-  } else {
-    write_text(path, json.dump(2) + '\n');
-  }
+  output.write(json);
 }
 
 }  // namespace lamina::app

@@ -8,6 +8,7 @@
 
 #include "bench/ceilings.h"
 #include "bench/timer.h"
+#include "json_output.h"
 
 namespace lamina::app {
 
@@ -29,8 +30,8 @@ struct BenchResult {
 /// it.
 void print(const std::vector<BenchResult>& results, const Ceilings& ceilings);
 
-/// The same as JSON, to a file or, for "-", to stdout. `where` names the device. Throws Error if it cannot be written.
-void write_json(const std::string& path, const std::string& where, const std::vector<BenchResult>& results,
+/// The same as JSON, if it was asked for. `where` names the device. Throws Error if it cannot be written.
+void write_json(const JsonOutput& output, const std::string& where, const std::vector<BenchResult>& results,
                 const Ceilings& ceilings);
 
 }  // namespace lamina::app

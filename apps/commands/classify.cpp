@@ -12,9 +12,11 @@
 #include "complain.h"
 #include "inputs.h"
 #include "json_output.h"
+#include "known_weights.h"
 #include "model_options.h"
 #include "options.h"
 #include "photos/csv.h"
+#include "photos/frames.h"
 #include "photos/photo_batches.h"
 #include "photos/photos.h"
 #include "progress.h"
@@ -97,15 +99,15 @@ class Report {
       for (const auto& [index, score] : answer.classes) {
         classes.push_back({{"class", index}, {"name", class_name(model_, index)}, {what_, score}});
       }
-      list_.push_back({{"photo", answer.photo.string()}, {"classes", classes}});
+      list_.push_back({{"photo", name_of_photo(answer.photo)}, {"classes", classes}});
       if (!answer.error.empty()) list_.back()["error"] = answer.error;
     }
     if (json_.to_stdout()) return;
-    if (!csv_ && answer.error.empty()) fmt::print("{}\n", detail::printable(answer.photo.string()));
+    if (!csv_ && answer.error.empty()) fmt::print("{}\n", detail::printable(name_of_photo(answer.photo)));
     for (std::size_t rank = 0; rank < answer.classes.size(); ++rank) {
       const auto [index, score] = answer.classes[rank];
       if (csv_) {
-        fmt::print("{},{},{},{},{:.6g}\n", csv_field(answer.photo.string()), rank + 1, index,
+        fmt::print("{},{},{},{},{:.6g}\n", csv_field(name_of_photo(answer.photo)), rank + 1, index,
                    csv_field(class_name(model_, index)), score);
       } else if (!probabilities_) {
         fmt::print("  {:.6g}  {}\n", score, class_name(model_, index));
@@ -149,12 +151,12 @@ void say_what_for(const Model& model, const std::string& source, std::size_t uns
 }
 
 void classify(ClassifyOptions options) {
-  ModelOptions& named = options.model;
-  if (named.model.empty() && named.arch.empty() && named.weights.empty()) named.model = fetched_classifier();
+  if ((options.model.source() + options.model.arch).empty()) options.model.model = fetched_classifier();
   const auto [photos, missing, folders] = find_photos(options.photos);
   Model model = options.model.load();
   print_warnings(model);
   const auto start = std::chrono::steady_clock::now();
+  require_purpose(model, options.model.source(), "classify");
   const Preprocess preprocess = options.model.preprocess_of(model);
   model.preprocess = preprocess;
   require_classes(model, options.model.source());

@@ -18,6 +18,7 @@
 #include "outputs.h"
 #include "photos/detect_files.h"
 #include "photos/detect_report.h"
+#include "photos/frames.h"
 #include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
@@ -89,16 +90,10 @@ class DetectRun {
 
   /// Where a failure is an outcome too.
   DetectOutcome outcome_of(const fs::path& photo) {
-    DetectOutcome failed;
-    failed.found.photo = photo;
-    try {
-      return process(photo);
-    } catch (const Error& failure) {
-      failed.error = failure.what();
-    } catch (const std::bad_alloc&) {
-      failed.error = photo.string() + ": out of memory";
-    }
-    return failed;
+    DetectOutcome outcome;
+    outcome.error = failure_of(photo, [&] { outcome = process(photo); });
+    outcome.found.photo = photo;
+    return outcome;
   }
 
  private:
@@ -112,12 +107,13 @@ class DetectRun {
     for (const Detection& thing : outcome.found.things) {
       outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
     }
-    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n", detail::printable(photo.string()),
-                               image.width, image.height, summary(outcome.found), passed.count(), found.network_ms,
-                               to_string(found.device));
+    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n",
+                               detail::printable(name_of_photo(photo)), image.width, image.height,
+                               summary(outcome.found), passed.count(), found.network_ms, to_string(found.device));
     if (found.left_out > 0) {
       complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
-                           photo.string(), found.candidates, options_.confidence, found.candidates - found.left_out));
+                           name_of_photo(photo), found.candidates, options_.confidence,
+                           found.candidates - found.left_out));
     }
     outcome.crops = files_.crops_of(image, outcome.found);
     if (!command_.no_pictures) {
@@ -178,7 +174,7 @@ void detect(const DetectCommand& command) {
       if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names(), ids);
     } else {
       complain(outcome.error);
-      list.push_back({{"photo", outcome.found.photo.string()}, {"error", outcome.error}});
+      list.push_back({{"photo", name_of_photo(outcome.found.photo)}, {"error", outcome.error}});
       failed = true;
     }
     std::fflush(stdout);
@@ -197,8 +193,6 @@ void detect(const DetectCommand& command) {
   if (failed) throw Failed();
 }
 
-CLI::Validator share() { return CLI::Range(0.0, 1.0); }
-
 }  // namespace
 
 void add_detect(CLI::App& app) {
@@ -212,11 +206,11 @@ void add_detect(CLI::App& app) {
                    "pixels of both sides where the model leaves them open (default: its imgsz, or 640)")
       ->check(whole_number(1, 10000));
   command->add_option("--confidence,--conf", options->detect.confidence, "the score that a thing has to exceed")
-      ->check(share())
+      ->check(real_number(0, 1))
       ->capture_default_str();
   command
       ->add_option("--iou", options->detect.iou, "how far boxes of one class may overlap; models without NMS ignore it")
-      ->check(share())
+      ->check(real_number(0, 1))
       ->capture_default_str();
   command->add_option("--classes", options->classes, "those wanted, by name in any case or number (default: all)")
       ->type_name("CLASS")
@@ -237,13 +231,17 @@ void add_detect(CLI::App& app) {
   command->add_option("--crops", options->crops, "a folder for a picture of each thing, in folders by its class")
       ->type_name("FOLDER");
   options->run.add_to(*command, true);
+  const std::string& made_by = options->model.made_by =
+      "Ultralytics makes one (pip install ultralytics), `yolo export model=yolo11n.pt format=onnx`";
   command->footer(
       "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"
       "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26) or RT-DETR; what it is is\n"
       "told by its outputs and what its exporter noted. Boxes are in pixels of the photograph, upright. A photograph\n"
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
-      "Example:\n"
-      "  lamina detect docs/images/astronaut.png --model yolov8n.onnx --json -");
+      "A model: " +
+      made_by +
+      "\nExample:\n"
+      "  lamina detect docs/images/astronaut.png --model yolo11n.onnx --json -");
   command->callback([options] { detect(*options); });
 }
 

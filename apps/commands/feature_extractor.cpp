@@ -7,8 +7,10 @@
 #include <cmath>
 
 #include "inputs.h"
+#include "known_weights.h"
 #include "lamina/base/names.h"
 #include "lamina/files/safetensors.h"
+#include "photos/frames.h"
 #include "photos/stopwatch.h"
 #include "pictures/feature_picture.h"
 #include "pictures/maps.h"
@@ -26,6 +28,9 @@ Model model_of(const FeaturesOptions& options) {
 
 /// How photographs become the input of the model, which then takes them in colours and channels first.
 Preprocess photographed(const FeaturesOptions& options, Model& model, const std::string& source) {
+  if (!model.preprocess && !options.model.preprocess.given()) {
+    require_purpose(model, source, "segment", ", --preprocess yolo shows its layers");
+  }
   const Preprocess found = options.model.preprocess.of(model, options.model.shapes(model.graph), source);
   take_photographs(model.graph);
   return found;
@@ -87,13 +92,7 @@ FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const Feature
 
 FeatureOutcome FeatureExtractor::process(const fs::path& photo) {
   FeatureOutcome outcome;
-  try {
-    show(photo, outcome);
-  } catch (const Error& error) {
-    outcome.error = error.what();
-  } catch (const std::bad_alloc&) {
-    outcome.error = photo.string() + ": out of memory";
-  }
+  outcome.error = failure_of(photo, [&] { show(photo, outcome); });
   return outcome;
 }
 
@@ -111,16 +110,17 @@ void FeatureExtractor::show(const fs::path& photo, FeatureOutcome& outcome) {
   const double prepare = watch.lap();
   double layer = 0;
   const Tensor maps = seen.maps = run(seen.input, layer);
-  outcome.text = fmt::format("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n",
-                             detail::printable(photo.string()), seen.width, seen.height, detail::printable(layer_.name),
-                             maps.shape().to_string(), decode, prepare, layer, to_string(plan_.options().device));
+  outcome.text =
+      fmt::format("{}: {}x{} -> {} {}; decode {:.1f} ms, preprocess {:.1f} ms, layer {:.2f} ms on {}\n",
+                  detail::printable(name_of_photo(photo)), seen.width, seen.height, detail::printable(layer_.name),
+                  maps.shape().to_string(), decode, prepare, layer, to_string(plan_.options().device));
   std::string list;
   auto json = nlohmann::ordered_json::array();
   for (const Strength& s : strongest(maps, 5)) {
     list += fmt::format("{}#{} ({:.2f}, {:.1f})", list.empty() ? "" : ", ", s.map, s.mean, s.largest);
     json.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}, {"share", s.share}});
   }
-  outcome.json = {{"photo", photo.string()},
+  outcome.json = {{"photo", name_of_photo(photo)},
                   {"size", {seen.height, seen.width}},
                   {"layer", layer_.name},
                   {"shape", {1, maps.shape()[1], maps.shape()[2], maps.shape()[3]}},

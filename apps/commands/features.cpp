@@ -13,6 +13,7 @@
 #include "lamina/base/thread_pool.h"
 #include "open_file.h"
 #include "outputs.h"
+#include "photos/frames.h"
 #include "photos/picture_paths.h"
 #include "photos/sheet.h"
 #include "progress.h"
@@ -81,7 +82,7 @@ void features(const FeaturesOptions& options) {
       list.push_back(std::move(outcome.json));
     } catch (const Error& error) {
       complain(error.what());
-      list.push_back({{"photo", photo.string()}, {"error", error.what()}});
+      list.push_back({{"photo", name_of_photo(photo)}, {"error", error.what()}});
       failed = true;
     }
     std::fflush(stdout);
@@ -117,7 +118,8 @@ void add_features(CLI::App& app) {
       ->type_name("NAME");
   writes(command->add_option("--out", options->out,
                              "the picture to write (.png, .jpg), or a folder for several (default: PHOTO-features.png "
-                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"))
+                             "here); or the feature maps, one batch of all photographs (.safetensors); once for each"),
+         true)
       ->allow_extra_args(false);
   command->add_flag("--jpeg", options->jpeg, picture_as_jpeg);
   CLI::Option* const explain =

@@ -168,7 +168,7 @@ void add_quantize(CLI::App& app) {
   command
       ->add_option("--max-error", options->how.max_error,
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
-      ->check(non_negative());
+      ->check(real_number());
   command->add_option("--calibration", options->calibration, "what the 256 levels of a value reach over")
       ->check(one_of({"minmax", "percentile"}))
       ->capture_default_str();

@@ -64,9 +64,10 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
   for (const Segment& s : answer.segments) {
     classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}});
   }
-  outcome.json = {{"photo", photo.string()}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
+  outcome.json = {
+      {"photo", name_of_photo(photo)}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
   Told told(answer.segments);
-  outcome.text = fmt::format("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(photo.string()),
+  outcome.text = fmt::format("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(name_of_photo(photo)),
                              image.width, image.height, answer.input.to_string(), answer.scores.to_string(),
                              passed.count(), to_string(answer.device));
   for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
@@ -81,21 +82,15 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
 }
 
 SegmentOutcome failed_outcome(const fs::path& photo, const std::string& error) {
-  return {.text = {}, .picture = {}, .json = {{"photo", photo.string()}, {"error", error}}, .error = error};
+  return {.text = {}, .picture = {}, .json = {{"photo", name_of_photo(photo)}, {"error", error}}, .error = error};
 }
 
 /// The same, where a failure is an outcome too.
 SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo,
                           const PictureOptions& drawing) {
-  std::string error;
-  try {
-    return process(segmenter, reader, photo, drawing);
-  } catch (const Error& failure) {
-    error = failure.what();
-  } catch (const std::bad_alloc&) {
-    error = photo.string() + ": out of memory";
-  }
-  return failed_outcome(photo, error);
+  SegmentOutcome outcome;
+  const std::string error = failure_of(photo, [&] { outcome = process(segmenter, reader, photo, drawing); });
+  return error.empty() ? std::move(outcome) : failed_outcome(photo, error);
 }
 
 void segment(const SegmentOptions& options) {
@@ -157,14 +152,20 @@ void add_segment(CLI::App& app) {
   options->pictures.add_to(*command, "PHOTO-segments");
   options->json.add_to(*command, "each class's share of the area");
   segmenter.run.add_to(*command, true);
+  const std::string& made_by = segmenter.model.made_by =
+      "torchvision makes one, of Pascal VOC's classes (pip install torch torchvision onnx onnxscript):\n"
+      "  python3 -c \"import torch, torchvision; torch.onnx.export(torchvision.models.segmentation."
+      "lraspp_mobilenet_v3_large(weights='DEFAULT').eval(), (torch.rand(1, 3, 520, 520),), 'lraspp.onnx')\"";
   command->footer(
       "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"
       "share of the area. A class 0 called background is left as it is. The model's output is scores\n"
       "[N, classes, h, w]; where it does not say how a photograph becomes its input, all of it is resized to the\n"
       "input's size and normalised as ImageNet's. A photograph that cannot be read is reported and skipped; the exit\n"
       "code is then 1.\n"
-      "Example:\n"
-      "  lamina segment docs/images/coffee.png --model deeplabv3.onnx --json -");
+      "A model: " +
+      made_by +
+      "\nExample:\n"
+      "  lamina segment docs/images/coffee.png --model lraspp.onnx --json -");
   command->callback([options] { segment(*options); });
 }
 

@@ -131,7 +131,7 @@ void add_serve(CLI::App& app) {
             return std::string();
           },
           ""))
-      ->check(CLI::Range(0.0, 10000.0))
+      ->check(real_number(0, 10000))
       ->capture_default_str();
   command->add_option("--max-queue", host.max_queue, "images of a model that may wait; beyond it the answer is 503")
       ->check(whole_number(1, 1 << 20))

@@ -233,11 +233,11 @@ void add_verify(CLI::App& app) {
                    "with --against: .safetensors by input name, .npy, or a photograph; else values drawn at random")
       ->needs(against);
   command->add_option("--rtol", options->rtol, "relative tolerance; by default what the precision needs")
-      ->check(non_negative());
+      ->check(real_number());
   command
       ->add_option("--atol", options->atol,
                    "absolute tolerance, as a fraction of the root mean square of the expected tensor; likewise")
-      ->check(non_negative());
+      ->check(real_number());
   options->json.add_to(*command, "the comparisons");
   options->run.add_to(*command);
   command->footer(

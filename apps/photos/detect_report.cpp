@@ -9,6 +9,7 @@
 #include <set>
 
 #include "photos/csv.h"
+#include "photos/frames.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -86,7 +87,7 @@ Json to_json(const FoundThings& found) {
     if (thing.mask) json["mask"] = rle(*thing.mask), json["polygons"] = outlines_of(*thing.mask);
     list.push_back(std::move(json));
   }
-  return {{"photo", found.photo.string()},
+  return {{"photo", name_of_photo(found.photo)},
           {"width", found.width},
           {"height", found.height},
           {"detections", std::move(list)}};
@@ -111,8 +112,8 @@ std::string to_csv(const FoundThings& found) {
   std::string text;
   for (std::size_t i = 0; i < found.things.size(); ++i) {
     const Detection& thing = found.things[i];
-    text += fmt::format("{},{},{},{},{:.6g},{:.2f},{:.2f},{:.2f},{:.2f}\n", csv_field(found.photo.string()), i + 1,
-                        thing.label, csv_field(found.names[i]), thing.score, thing.box.left, thing.box.top,
+    text += fmt::format("{},{},{},{},{:.6g},{:.2f},{:.2f},{:.2f},{:.2f}\n", csv_field(name_of_photo(found.photo)),
+                        i + 1, thing.label, csv_field(found.names[i]), thing.score, thing.box.left, thing.box.top,
                         thing.box.right, thing.box.bottom);
   }
   return text;

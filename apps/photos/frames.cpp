@@ -67,6 +67,8 @@ std::size_t ppm_length(Bytes stream) {
   return at < stream.size() && whole <= stream.size() ? whole : 0;
 }
 
+fs::path folder_of_frames;  // where there are some
+
 /// A folder that goes with the process.
 struct Scratch {
   fs::path folder;
@@ -75,7 +77,7 @@ struct Scratch {
     std::string name = (fs::temp_directory_path() / "lamina-frames-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
       throw Error("stdin: no folder can be made in " + fs::temp_directory_path().string());
-    folder = name;
+    folder = folder_of_frames = name;
   }
   ~Scratch() {
     std::error_code ignored;
@@ -113,6 +115,10 @@ std::vector<fs::path> frames_of_stdin() {
   }
   if (begin < stream.size()) throw Error(fmt::format("stdin: image {} is not complete", frames.size() + 1));
   return frames;
+}
+
+std::string name_of_photo(const fs::path& photo) {
+  return (photo.parent_path() == folder_of_frames ? photo.filename() : photo).string();
 }
 
 }  // namespace lamina::app

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lamina::app {
@@ -13,5 +14,8 @@ std::size_t picture_length(std::span<const unsigned char> stream);
 /// The pictures that come on stdin one after the other, as `ffmpeg -f image2pipe` writes the frames of a video: each in
 /// a file, frame-000001.png and so on, which go when the process ends. Throws Error.
 std::vector<std::filesystem::path> frames_of_stdin();
+
+/// What to call a photograph: one of stdin frame-000001.png, without the folder that nobody chose.
+std::string name_of_photo(const std::filesystem::path& photo);
 
 }  // namespace lamina::app

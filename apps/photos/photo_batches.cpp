@@ -62,16 +62,12 @@ void PhotoBatches::decode(Batch& batch) {
   batch.errors.assign(batch.photos.size(), "");
   decoders_->parallel_for(static_cast<std::int64_t>(batch.photos.size()), [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
-    try {
+    batch.errors[at] = failure_of(batch.photos[at], [&] {
       const Image crop =
           reader_.read(batch.photos[at], [&](const Image& photo) { return resize_and_crop(photo, preprocess_); });
       Tensor row = batch.input.slice(i, i + 1);
       std::ranges::copy(crop.rgb, row.values<std::uint8_t>().begin());
-    } catch (const Error& error) {
-      batch.errors[at] = error.what();
-    } catch (const std::bad_alloc&) {
-      batch.errors[at] = batch.photos[at].string() + ": out of memory";
-    }
+    });
   });
 }
 

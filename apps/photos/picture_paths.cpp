@@ -16,13 +16,6 @@ namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-/// One path for each file, whatever links and dots lead to it.
-fs::path resolved(const fs::path& path) {
-  std::error_code problem;
-  fs::path result = fs::weakly_canonical(fs::absolute(path, problem), problem);
-  return problem ? path : result;
-}
-
 /// Whether that is a file of just these bytes.
 bool holds(const fs::path& path, std::span<const std::byte> bytes) {
   try {
@@ -53,7 +46,8 @@ void PictureOptions::add_to(CLI::App& command, const std::string& name) {
   writes(command.add_option("--out", out,
                             fmt::format("the picture to write (.png, .jpg), or a folder for several (default: "
                                         "{}.png here)",
-                                        name)));
+                                        name)),
+         true);
   command.add_flag("--jpeg", jpeg, picture_as_jpeg);
 }
 
@@ -73,8 +67,8 @@ PicturePaths::PicturePaths(const PictureOptions& options, std::string suffix, co
   if (photos.paths.size() > 1 && named && !directory_) {
     throw Error(fmt::format("--out: expected a folder for {} photographs, got {}", photos.paths.size(), out_));
   }
-  for (const fs::path& photo : photos.paths) taken_.insert(resolved(photo));
-  if (!out_.empty() && !directory_ && taken_.contains(resolved(out_))) {
+  for (const fs::path& photo : photos.paths) taken_.insert(real_path(photo));
+  if (!out_.empty() && !directory_ && taken_.contains(real_path(out_))) {
     throw Error(fmt::format("--out: {} is the photograph itself, which would be overwritten", out_));
   }
 }
@@ -117,6 +111,6 @@ fs::path PicturePaths::written() const {
   return out_;
 }
 
-bool PicturePaths::take(const fs::path& path) { return taken_.insert(resolved(path)).second; }
+bool PicturePaths::take(const fs::path& path) { return taken_.insert(real_path(path)).second; }
 
 }  // namespace lamina::app

@@ -7,9 +7,7 @@
 
 #include "complain.h"
 #include "inputs.h"
-#ifdef LAMINA_DETECT
-#include "lamina/detect/parts.h"
-#endif
+#include "known_weights.h"
 #include "model_options.h"
 
 namespace lamina::app {
@@ -177,26 +175,10 @@ void Hosted::find_task() {
     if (model_.preprocess) answers_ = "classify";
     return;
   }
-  const Plan& plan = pool_->plan();
-  const auto form = plan.input_shapes().size() == 1 ? picture_input(plan.input_shapes()[0]) : std::nullopt;
-  if (!form || form->channels != 3 || form->channels_last || plan.input_dtypes()[0] != DType::f32) return;
-#ifdef LAMINA_DETECT
-  try {
-    const detail::Head head(detail::ExportNotes(model_), plan.input_shapes()[0], plan.output_shapes());
-    task_ = head.task, answers_ = "detect";
-    if (model_.preprocess) return;
-    // As the detector draws photographs, so that its layers can be looked at.
-    model_.preprocess = letterbox(static_cast<int>(form->height));
-    if (form->width != form->height) model_.preprocess->crop_width = static_cast<int>(form->width);
-    if (head.layout.stretched) model_.preprocess->aspect = Aspect::ignored;
-    return;
-  } catch (const Error&) {  // no detector
-  }
-#endif
-  const Shape& scores = plan.output_shapes()[0];
-  constexpr std::int64_t pascal_voc = 21;
-  const bool named = scores.rank() == 4 && std::ssize(model_.labels) == scores[1];
-  if (scores.rank() == 4 && (named || (model_.labels.empty() && scores[1] == pascal_voc))) answers_ = "segment";
+  const Purpose purpose = purpose_of(model_);
+  answers_ = purpose.command;
+  if (!purpose.task.empty()) task_ = purpose.task;
+  if (purpose.drawn && !model_.preprocess) model_.preprocess = purpose.drawn;
 }
 
 CompileOptions Hosted::compile_options(std::int64_t batch) const { return options_.run.compile_options(batch); }

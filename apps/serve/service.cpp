@@ -66,7 +66,9 @@ Hosted& Service::hosted(const std::string& name) {
   for (const auto& hosted : hosted_) {
     if (hosted->name() == name) return *hosted;
   }
-  throw Refusal{404, fmt::format("there is no model \"{}\"", name)};
+  std::vector<std::string> names;
+  for (const auto& hosted : hosted_) names.push_back(hosted->name());
+  throw Refusal{404, fmt::format("there is no model \"{}\", of {}", name, listed(names))};
 }
 
 Reply Service::handle(const Call& call) {

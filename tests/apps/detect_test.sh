@@ -159,11 +159,20 @@ expect 0 'wrote named.safetensors' convert "$golden/bare.onnx" named.safetensors
 expect 0 ' [xyz][,;]' detect photo.png --model named.safetensors --no-pictures
 
 # what is wrong
-expect 2 'confidence' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
+expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
 expect 1 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow
 expect 1 'got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
 expect 1 'digits.safetensors: expected outputs of a detector.*scores of a classifier' detect photo.png --model "$source/weights/digits.safetensors"
+expect 1 'expected --model FILE: .*yolo export model=yolo11n.pt format=onnx' detect photo.png
+# a detector for other commands: they name this one
+for options in '' '--preprocess imagenet'; do
+  expect 1 'open.onnx: this is a detector: lamina detect is for it$' classify photo.png --model "$golden/open.onnx" $options
+done
+for task in raw segment pose obb end2end queries; do
+  expect 1 "$task.onnx: this is a detector: lamina detect is for it\$" segment photo.png --model "$golden/$task.onnx"
+done
+expect 1 'raw.onnx: this is a detector: lamina detect is for it, --preprocess yolo shows its layers$' features photo.png --model "$golden/raw.onnx"
 printf 'x\n' >labels.txt
 expect 1 'names 1 classes.*scores of 3' detect photo.png --model "$golden/raw.onnx" --labels labels.txt
 mkdir other && cp photo.png other/photo.jpg

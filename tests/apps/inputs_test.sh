@@ -60,7 +60,7 @@ expect 1 '--constant: the model has no input "shapes"; nearest: "shape"' inspect
 expect 1 '--constant: expected NAME=VALUE, got "shape"' inspect "$net" --constant shape
 expect 1 'x.npy: expected \[2\] for input "shape", got \[2, 3\]' inspect "$net" --constant shape=x.npy
 if "$lamina" serve --help >/dev/null 2>&1; then
-  expect 1 'x is \[\.\.\.\]: a model is served at one size, which lamina convert --input-shape puts into' serve --model "$net" --port 0
+  expect 1 'x: its shape \[\.\.\.\] is open; lamina convert --input-shape gives it' serve --model "$net" --port 0
   expect 0 'wrote' convert "$net" ranked.safetensors --input-shape x=2x3
   expect 1 'give its value as lamina convert --constant NAME=VALUE' serve --model ranked.safetensors --port 0
 fi
@@ -75,4 +75,15 @@ expect 1 'cannot read classifiers' inspect classifiers
 XDG_DATA_HOME=  HOME=$work/home expect 1 'expected --model FILE' classify "$source/weights/digits/7.png"
 mkdir -p home/.local/share && cp -r data/lamina home/.local/share
 XDG_DATA_HOME=  HOME=$work/home expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
+# models by names that are none
+expect 1 'cannot read clasifier: there is no such file, and no model of that name; did you mean classifier\?' classify "$photo" --model clasifier
+XDG_DATA_HOME=$work/none expect 1 'classifier: python -m lamina.get_classifier brings it' classify "$photo" --model classifier
+expect 1 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --weights w.pth
+
+# what the parser finds wrong
+expect 2 'csv: not with --json|json: not with --csv' classify "$photo" --json --csv
+expect 2 'top: expected a value behind it' classify "$photo" --top
+expect 2 'expected a command \(lamina bench --help' bench
+expect 2 'seconds: expected a number from 0.01 to 60, got "90"' bench model --model digits --seconds 90
+
 finish

@@ -79,6 +79,15 @@ expect 1 'photos/inside.png is the file of the argument "photos" too' features p
 expect 1 'one.png is the file of --(out|sheet) too' features photo.png --model model.safetensors --layer features.0 --out one.png --sheet one.png
 check 'no output of a refused command' test ! -e one.png
 
+# a folder that is not there is said before the work begins, on photographs that cannot be read
+echo nothing >broken.png
+expect 2 'json: there is no folder "nowhere"' classify broken.png --model $model --json nowhere/x.json
+expect 2 'json: there is no folder "nowhere"' segment broken.png --model $model --json nowhere/x.json
+expect 2 'out: there is no folder "nowhere"' features broken.png --model $model --out nowhere/x.png
+expect 2 'out: there is no folder "nowhere"' features broken.png --model $model --out nowhere/x.safetensors
+expect 2 'out: there is no folder "nowhere"' convert weights.safetensors nowhere/x.safetensors
+check 'it is not made' test ! -e nowhere
+
 # models, class names and the default model by their names
 before=$(cksum "$source"/weights/{digits,alexnet-conv1}.safetensors "$source/weights/imagenet_classes.txt")
 expect 1 'digits.safetensors is the file of --model too' run --model digits --input inputs.safetensors --out "$source/weights/digits.safetensors"

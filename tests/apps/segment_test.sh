@@ -122,7 +122,8 @@ expect 1 'expected scores \[N, classes, h, w\] of 2 or more classes, flat is f32
 expect 1 'scorse' segment quarters.ppm --model fixed.safetensors --output-name scorse
 expect 1 'classifier.6 is f32 \[1, 10\]' segment "$photo" --model "$source/weights/digits.safetensors"
 expect 1 'scores are not numbers \(NaN\)' segment quarters.ppm --model nan.safetensors
-expect 1 'expected --model FILE' segment quarters.ppm
+expect 1 'expected --model FILE: torchvision makes one' segment quarters.ppm
+expect 1 'voc.safetensors: this is a segmenter: lamina segment is for it$' classify quarters.ppm --model voc.safetensors
 
 # many photographs: one picture each, nothing overwritten, broken ones reported
 mkdir -p many/deeper many/more
@@ -146,7 +147,7 @@ check 'the photograph is intact' cmp -s quarters-segments.png own.png
 mkdir here && cp quarters.ppm here/b.png && cp quarters.ppm here/b-segments.png
 expect 0 'wrote here/b.png-segments.png' segment here --model fixed.safetensors --out here
 check 'no photograph of the run is overwritten' cmp -s quarters.ppm here/b-segments.png
-expect 1 'no/such' segment quarters.ppm --model fixed.safetensors --json no/such/file.json
+expect 2 'no/such' segment quarters.ppm --model fixed.safetensors --json no/such/file.json
 
 # features keeps pictures apart in the same way
 expect 0 'a.ppm-features.png' features many/a.ppm many/deeper/a.ppm many/more/a.ppm --model "$model" --out maps
