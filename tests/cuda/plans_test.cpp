@@ -34,7 +34,7 @@ TEST(KernelTexts, AreThoseThatAPlanNeedsWithTheStepsThatRunThem) {
   Value x = g.input("x", {1, 64, 56, 56});
   for (const std::string name : {"first", "second"}) x = g.add(name, Softmax(-1), x);
   g.output(x);
-  const auto texts = detail::kernel_texts(g, {.device = Device::cuda(), .description = h200()});
+  const auto texts = detail::kernel_texts(g, {.device = Device::cuda(), .fuse = false, .description = h200()});
   ASSERT_EQ(texts.size(), 1u);  // of two steps, as nothing in it differs
   EXPECT_EQ(texts[0].steps, (std::vector<std::string>{"first", "second"}));
   EXPECT_NE(texts[0].text.find(".entry"), std::string::npos) << texts[0].text;
