@@ -242,11 +242,12 @@ const Detector& Hosted::detector() {
 
 Segmenter& Hosted::segmenter() {
   const std::scoped_lock lock(mutex_);
+  if (segmenter_) return *segmenter_;
   try {
     Model model;
     model.graph = with_inputs(is_open() ? open_ : model_.graph, {}, {});
     model.preprocess = model_.preprocess, model.labels = model_.labels;
-    if (!segmenter_) segmenter_ = std::make_unique<Segmenter>(segmenter_options_, std::move(model));
+    segmenter_ = std::make_unique<Segmenter>(segmenter_options_, std::move(model));
   } catch (const Error& error) {
     throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
   }
