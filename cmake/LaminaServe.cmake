@@ -23,7 +23,7 @@ set(LAMINA_ANSWERS serve/request serve/judge serve/body serve/service serve/host
                    serve/answers serve/metrics serve/values options model_options photos/preprocess_options inputs photos/photos
                    photos/notes_beside photos/said_of_models photos/frames known_weights shown_layer segmenter)
 if(LAMINA_DETECT)
-  list(APPEND LAMINA_ANSWERS photos/detect_report photos/outlines)
+  list(APPEND LAMINA_ANSWERS photos/detect_report photos/detect_outlines)
 endif()
 
 # lamina_bake_page(TARGET): the files of the page as a source of the target.
