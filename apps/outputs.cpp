@@ -11,6 +11,7 @@
 
 namespace lamina::app {
 namespace fs = std::filesystem;
+
 fs::path real_path(const fs::path& path) {
   std::error_code problem;
   fs::path result = fs::weakly_canonical(fs::absolute(path, problem), problem);
@@ -103,9 +104,9 @@ void require_outputs_apart(const CLI::App& command) {
   }
 }
 
-void make_folder(std::string_view option, const std::filesystem::path& folder) {
+void make_folder(std::string_view option, const fs::path& folder) {
   std::error_code problem;
-  std::filesystem::create_directories(folder, problem);
+  fs::create_directories(folder, problem);
   if (problem)
     throw Error(fmt::format("{}: cannot make the folder {}: {}", option, folder.string(), problem.message()));
 }

@@ -212,29 +212,33 @@ std::optional<MadeOf> made_of(const Graph& graph, const std::string& name) {
   made.how = sum ? "sum" : is(*node, {"max_pool2d", "MaxPool"}) ? "max" : "mean";
   if (!sum) return made;
   made.added = operand_of(graph, *node, "bias", 2);
-  const std::int64_t count = made.weights.shape()[0];
-  made.weights = made.weights.to(DType::f32);
-  made.added = made.added.defined() ? made.added.to(DType::f32) : Tensor::zeros({count}, DType::f32);
   if (norm == nullptr) return made;
   const auto of_norm = [&](const char* what, std::size_t place) { return operand_of(graph, *norm, what, place); };
-  const std::array parts = {of_norm("weight", 1), of_norm("bias", 2), of_norm("running_mean", 3),
-                            of_norm("running_var", 4)};
-  for (const Tensor& part : parts) {
-    if (!part.defined() || part.dtype() != DType::f32 || part.numel() != count) return {};
+  made.norm = {of_norm("weight", 1), of_norm("bias", 2), of_norm("running_mean", 3), of_norm("running_var", 4)};
+  for (const Tensor& part : made.norm) {
+    if (!part.defined() || part.dtype() != DType::f32 || part.numel() != made.weights.shape()[0]) return {};
   }
   const Attributes attributes = norm->module->attributes();
   AttributeReader reader(attributes);
-  const double epsilon = reader.number(reader.has("eps") ? "eps" : "epsilon", 1e-5);
-  made.weights = made.weights.clone(), made.added = made.added.clone();
-  const std::span<float> weights = made.weights.values<float>(), added = made.added.values<float>();
+  made.epsilon = reader.number(reader.has("eps") ? "eps" : "epsilon", 1e-5);
+  return made;
+}
+
+Filters filters_of(const MadeOf& sum) {
+  const std::int64_t count = sum.weights.shape()[0];
+  Filters filters = {sum.weights.to(DType::f32),
+                     sum.added.defined() ? sum.added.to(DType::f32) : Tensor::zeros({count}, DType::f32)};
+  if (!sum.norm[0].defined()) return filters;
+  filters.weights = filters.weights.clone(), filters.added = filters.added.clone();
+  const std::span<float> weights = filters.weights.values<float>(), added = filters.added.values<float>();
   const std::size_t each = weights.size() / added.size();
   for (std::size_t k = 0; k < added.size(); ++k) {
-    const auto value = [&](std::size_t i) { return static_cast<double>(parts[i].values<float>()[k]); };
-    const double scale = value(0) / std::sqrt(value(3) + epsilon);
+    const auto value = [&](std::size_t i) { return static_cast<double>(sum.norm[i].values<float>()[k]); };
+    const double scale = value(0) / std::sqrt(value(3) + sum.epsilon);
     for (float& weight : weights.subspan(k * each, each)) weight = static_cast<float>(weight * scale);
     added[k] = static_cast<float>((added[k] - value(2)) * scale + value(1));
   }
-  return made;
+  return filters;
 }
 
 std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes) {

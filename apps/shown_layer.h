@@ -2,6 +2,7 @@
 
 #include <lamina/lamina.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,11 +37,19 @@ struct MadeOf {
   std::string how;                  ///< "sum" of products with weights, of each map its "max" or "mean"
   std::string then = {};            ///< the function that is computed of the sum; empty where there is none
   ReceptiveField window = {};       ///< of those maps
-  Tensor weights = {}, added = {};  ///< f32 [OC, IC / groups, KH, KW] and [OC], a normalisation of the sum in them
+  Tensor weights = {}, added = {};  ///< of a sum, as the graph has them; `added` may be undefined
+  std::array<Tensor, 4> norm = {};  ///< scale, shift, mean and variance of what normalises the sum; or undefined
+  double epsilon = 0;               ///< of the normalisation
 };
 
 /// Of the node called `name`; nothing where it is made in another way, or of weights that are no constants.
 std::optional<MadeOf> made_of(const Graph& graph, const std::string& name);
+
+/// What a sum multiplies by and adds, with its normalisation in them.
+struct Filters {
+  Tensor weights, added;  ///< f32 [OC, IC / groups, KH, KW] and [OC]
+};
+Filters filters_of(const MadeOf& sum);
 
 /// For each node of the graph, whose outputs have these shapes. None where it depends on all of the input, or in a way
 /// that is not followed here: resized maps, attention, padding that the layer works out itself.

@@ -156,10 +156,14 @@ void classify(ClassifyOptions options) {
   Model model = options.model.load();
   print_warnings(model);
   const auto start = std::chrono::steady_clock::now();
-  require_purpose(model, options.model.source(), "classify");
-  const Preprocess preprocess = options.model.preprocess_of(model);
-  model.preprocess = preprocess;
-  require_classes(model, options.model.source());
+  try {
+    model.preprocess = options.model.preprocess_of(model);
+    require_classes(model, options.model.source());
+  } catch (const Error&) {
+    require_purpose(model, options.model.source(), "classify");  // that says better what is wrong
+    throw;
+  }
+  const Preprocess preprocess = *model.preprocess;
   take_photographs(model.graph);
   const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
   // A batch that is written into the model is what it takes.

@@ -132,7 +132,7 @@ class DetectRun {
 void detect(const DetectCommand& command) {
   const Photos found = find_photos(command.photos);
   const std::vector<fs::path>& photos = found.paths;
-  const CocoIds ids(found);
+  const CocoIds ids(command.coco.empty() ? Photos{} : found);
   PicturePaths pictures(command.pictures, "detections", found);
   const DetectFiles files(command.txt, command.crops, command.pictures.jpeg, found);
   Model model = command.model.load();

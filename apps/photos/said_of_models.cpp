@@ -6,9 +6,7 @@
 #include <algorithm>
 
 #include "inputs.h"
-#ifdef LAMINA_DETECT
-#include "lamina/detect/parts.h"
-#endif
+#include "known_weights.h"
 #include "model_options.h"
 
 namespace lamina::app {
@@ -20,25 +18,8 @@ std::string model_in(const std::string& word) {
   return equals == word.npos ? "" : word.substr(0, equals);
 }
 
-/// Whether a model with open sides is a detector, by its outputs.
-bool finds_things([[maybe_unused]] const Model& model) {
-#ifdef LAMINA_DETECT
-  const auto resolved = resolved_at(model.graph, {}, 224);
-  if (!resolved || model.graph.inputs().size() != 1) return false;
-  std::vector<Shape> outputs;
-  for (const auto i : resolved->outputs) outputs.push_back(resolved->network[i].shape);
-  try {
-    (void)detail::Head(detail::ExportNotes(model), {1, 3, 224, 224}, outputs);
-    return true;
-  } catch (const Error&) {
-  }
-#endif
-  return false;
-}
-
-}  // namespace
-
-std::optional<detail::Resolved> resolved_at(const Graph& graph, InputShapes shapes, std::int64_t extent) {
+/// What is said of inputs, and every other open extent of theirs, but for batches, at that.
+InputShapes with_open_at(const Graph& graph, InputShapes shapes, std::int64_t extent) {
   for (const int input : graph.inputs()) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
     Shape& shape = shapes.try_emplace(node.name, *node.shape).first->second;
@@ -46,15 +27,21 @@ std::optional<detail::Resolved> resolved_at(const Graph& graph, InputShapes shap
       if (shape[static_cast<int>(i)] == open) shape.set(static_cast<int>(i), extent);
     }
   }
+  return shapes;
+}
+
+}  // namespace
+
+std::optional<detail::Resolved> resolved_at(const Graph& graph, std::int64_t extent, const InputShapes& shapes) {
   try {
-    return detail::resolve(graph, {.input_shapes = std::move(shapes)});
+    return detail::resolve(graph, {.input_shapes = with_open_at(graph, shapes, extent)});
   } catch (const Error&) {
     return {};
   }
 }
 
 InputShapes first_shapes(const Model& model, int size) {
-  InputShapes shapes = photo_shapes(model, size, finds_things(model) ? 640 : 224);
+  InputShapes shapes = photo_shapes(model, size, purpose_of(model).command == "detect" ? 640 : 224);
   bool known = true;
   for (const int input : model.graph.inputs()) {
     const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
@@ -64,15 +51,7 @@ InputShapes first_shapes(const Model& model, int size) {
   }
   if (known) return shapes;
   for (const std::int64_t extent : {64, 16, 8, 1}) {
-    if (!resolved_at(model.graph, shapes, extent)) continue;
-    for (const int input : model.graph.inputs()) {
-      const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-      Shape& shape = shapes.try_emplace(node.name, *node.shape).first->second;
-      for (std::size_t i = 0; i < shape.rank(); ++i) {
-        if (shape[static_cast<int>(i)] == open) shape.set(static_cast<int>(i), extent);
-      }
-    }
-    return shapes;
+    if (resolved_at(model.graph, extent, shapes)) return with_open_at(model.graph, shapes, extent);
   }
   throw Error(
       "its inputs leave extents open, and it computes with none of the usual ones; lamina convert --input-shape "

@@ -16,7 +16,7 @@
 namespace lamina::app {
 
 /// The graph with every open extent, but for batches, at that; nothing where it does not compute with it.
-std::optional<detail::Resolved> resolved_at(const Graph& graph, InputShapes shapes, std::int64_t extent);
+std::optional<detail::Resolved> resolved_at(const Graph& graph, std::int64_t extent, const InputShapes& shapes = {});
 
 /// Shapes for inputs whose extents the model leaves open, the sizes that it begins with: what its photographs become,
 /// what --size says, what its exporter noted, or what is usual. Throws Error where it computes with none of them.

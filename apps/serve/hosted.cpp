@@ -53,7 +53,6 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
     if (!layer.made) continue;
     const Graph::Node& from = *graph.find(layer.made->from);
     layer.filters = from.module == nullptr && layer.made->how == "sum" && layer.made->weights.shape()[1] == 3;
-    layer.made->weights = layer.made->added = {};
   }
   return layers;
 }
@@ -109,7 +108,7 @@ void Hosted::find_shapes() {
     const Shape& declared = *open_.find(plan.input_names()[i])->shape;
     vary(input_shapes_[i], [&](int axis) { return declared[axis] == open; });
   }
-  const auto one = resolved_at(open_, {}, 192), other = resolved_at(open_, {}, 256);
+  const auto one = resolved_at(open_, 192), other = resolved_at(open_, 256);
   for (std::size_t i = 0; i < output_shapes_.size(); ++i) {
     vary(output_shapes_[i], [&](int axis) {
       if (!one || !other) return true;

@@ -67,7 +67,7 @@ class Hosted {
   struct Layer {
     std::string name, op;
     Shape shape;
-    std::optional<MadeOf> made = {};           ///< without its weights
+    std::optional<MadeOf> made = {};
     bool filters = false;                      ///< whether it sees the photograph itself, in colours
     std::optional<ReceptiveField> field = {};  ///< of the photograph as the network sees it
   };

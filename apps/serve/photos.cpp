@@ -119,11 +119,10 @@ Reply Service::filters(const Call& call) {
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
   const Hosted::Layer& layer = model.layer(call.parameter("layer"));
   const std::string text = call.parameter("filter");
-  std::optional<MadeOf> made = made_of(model.model().graph, layer.name);
-  if (!made || made->how != "sum" || !(layer.filters || !text.empty())) {
+  if (!layer.made || layer.made->how != "sum" || !(layer.filters || !text.empty())) {
     throw Refusal{404, fmt::format("{}: {} has no filters that see the photograph", model.name(), layer.name)};
   }
-  std::int64_t begin = 0, end = made->weights.shape()[0];
+  std::int64_t begin = 0, end = layer.made->weights.shape()[0];
   if (!text.empty()) {
     const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), begin);
     if (error != std::errc() || stopped != text.data() + text.size() || begin < 0 || begin >= end) {
@@ -131,9 +130,10 @@ Reply Service::filters(const Call& call) {
     }
     end = begin + 1;
   }
-  const Tensor some = made->weights.slice(begin, end), weight = layer.filters ? red_first(some, model.model()) : some;
+  const Filters all = filters_of(*layer.made);
+  const Tensor some = all.weights.slice(begin, end), weight = layer.filters ? red_first(some, model.model()) : some;
   const Shape& shape = weight.shape();
-  const std::span<const float> added = made->added.slice(begin, end).values<float>();
+  const std::span<const float> added = all.added.slice(begin, end).values<float>();
   return binary_reply(
       weight.raw(), weight.bytes(),
       {{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", std::vector<float>(added.begin(), added.end())}});

@@ -28,6 +28,7 @@ head("one.safetensors", 1, "Sigmoid", 8, [-9.0, -9.0, -9.0])
 head("logit.safetensors", 1, None, 8, [1.0, 0.0, 0.0])
 head("open.safetensors", 3, None, "?", [1.0] * 9)
 model("default.safetensors", [node("k", "Constant", [], input=[3]), node("y", "Mul", ["x", "k"])], [3], {"k": ([3], [1.0, 2.0, 3.0])})
+model("pooled.safetensors", [node("y", "GlobalAveragePool", ["x"])], ["N", 3, 8, 8], **{"lamina.labels": "red\ngreen\nblue"})
 model("inverse.safetensors", [node("y", "Reciprocal", ["x"])], [3])
 write("x.safetensors", {"x": ([3], [1.0] * 3)})
 write("xk.safetensors", {"x": ([3], [1.0] * 3), "k": ([3], [4.0, 5.0, 6.0])})
@@ -41,6 +42,7 @@ PY
 
 # white is 1 in all channels: sigmoid(9) thrice, which a softmax would make a third each
 levels='--fit stretch --scale 1/255 --mean 0 --std 1'
+expect 0 'green$' classify white.ppm --model pooled.safetensors $levels  # [N, 3, 1, 1] is no map of three classes
 expect 0 '^   99.99 %  class 2$' classify white.ppm --model independent.safetensors $levels
 expect 0 '^  100.00 %  class 0$' classify white.ppm --model one.safetensors $levels
 expect 0 '^    0.00 %  class 1$' classify white.ppm --model one.safetensors $levels
