@@ -20,10 +20,14 @@ namespace {
 class Negotiator {
  public:
   Negotiator(Program program, const CompileOptions& options)
-      : program_(std::move(program)), options_(options), wished_(program_.values.size()) {}
+      : program_(std::move(program)),
+        options_(options),
+        natural_(program_.values.size(), Layout::nchw),
+        wished_(program_.values.size()) {}
 
   Program negotiate() {
     for (const int output : program_.outputs) wished(output) = as_asked(output);
+    find_natural();
     collect_wishes();
     settled_.values = program_.values;
     settled_.inputs = program_.inputs;
@@ -32,7 +36,7 @@ class Negotiator {
     settled_.input_batched = program_.input_batched;
     settled_.output_batched = program_.output_batched;
     for (const int input : settled_.inputs) {
-      settled_.value(input).format = format_of_input(program_.value(input), options_.input_format);
+      settled_.value(input).format = as_given(input);
     }
     if (options_.photos) take_photos();
     for (const Program::Operation& op : program_.operations) settle(op);
@@ -73,7 +77,9 @@ class Negotiator {
     most = as_kept(op, std::move(most));
     return most.empty() ? formats_of(op.inputs[0]) : most;
   }
+  Layout& natural(int value) { return natural_[static_cast<std::size_t>(value)]; }
   Format& wished(int value) { return wished_[static_cast<std::size_t>(value)]; }
+  Format as_given(int input) const { return format_of_input(program_.value(input), options_.input_format); }
 
   void take_photos() {
     std::string found;
@@ -90,11 +96,51 @@ class Negotiator {
     if (!any) fail("compile: photos: expected a graph with an input [N, 3, H, W], this one has ", found);
   }
 
+  /// How each value would be stored if nobody wished for anything: as what computes it does best, from operands that
+  /// are stored so too.
+  void find_natural() {
+    for (const int input : program_.inputs) natural(input) = as_given(input).layout;
+    for (const Operation& op : program_.operations) natural(op.output) = natural_of(op).layout;
+  }
+
+  Format natural_of(const Operation& op) {
+    PreparedViews views(program_, op, options_);
+    const std::vector<Format> inputs = input_formats(op), outputs = output_formats(op);
+    const Format input = in_natural_layout(op, inputs);
+    std::vector<Format> likely = outputs;
+    std::ranges::stable_partition(likely, [&](Format output) { return output.layout == input.layout; });
+    for (const Format output : likely) {
+      if (op.module->keeps_order(views.with(input, output))) return output;
+    }
+    for (const Format output : is_product(op) ? outputs : likely) {
+      if (std::ranges::any_of(inputs, [&](Format from) { return views.are_taken(from, output); })) return output;
+    }
+    return outputs.back();
+  }
+
+  /// Whose kernels have a layout that they like; others take any.
+  bool is_product(const Operation& op) const {
+    std::vector<Shape> shapes;
+    for (const int input : op.inputs) shapes.push_back(program_.value(input).shape);
+    return op.module->flops(shapes) > 0;
+  }
+
+  /// The first of some formats of an operation's operands in the layout that the largest of them has by nature.
+  Format in_natural_layout(const Operation& op, const std::vector<Format>& some) {
+    const auto bytes = [&](int input) {
+      const Program::Value& value = program_.value(input);
+      return value.constant.defined() ? 0 : value.shape.numel();
+    };
+    const Layout layout = natural(std::ranges::max(op.inputs, {}, bytes));
+    const auto found = std::ranges::find(some, layout, &Format::layout);
+    return found == some.end() ? some.front() : *found;
+  }
+
   void collect_wishes() {
     std::vector<bool> asked(program_.values.size(), false);
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
       const Format wish = best_input(*op);
-      const bool matters = !takes_any(*op);
+      const bool matters = !takes_any(*op, wished(op->output));
       for (const int input : op->inputs) {
         const auto at = static_cast<std::size_t>(input);
         if (matters || !asked[at]) wished(input) = wish;
@@ -103,16 +149,16 @@ class Negotiator {
     }
   }
 
-  /// Whether the operation gives what is wished of it from operands of any format, and moves nothing for that.
-  bool takes_any(const Operation& op) {
+  /// Whether the operation gives that from operands of any format, and moves nothing for that.
+  bool takes_any(const Operation& op, Format output) {
     PreparedViews views(program_, op, options_);
     return std::ranges::all_of(input_formats(op), [&](Format input) {
-      return views.are_taken(input, wished(op.output)) && op.module->extra_bytes(views.preparation) == 0;
+      return views.are_taken(input, output) && op.module->extra_bytes(views.preparation) == 0;
     });
   }
 
   /// The first format, in order of preference, from which the operation gives what is wished of it, moving the fewest
-  /// bytes beside; else the first that it takes at all.
+  /// bytes beside; else the first that it takes at all. To one that takes any, operands come as they are by nature.
   Format best_input(const Operation& op) {
     PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = input_formats(op);
@@ -120,6 +166,7 @@ class Negotiator {
     for (const Format input : inputs) {
       if (op.module->keeps_order(views.with(input, wish))) return input;
     }
+    if (!is_product(op) && takes_any(op, wish)) return in_natural_layout(op, inputs);
     const Format* best = nullptr;
     std::size_t least = 0;
     for (const Format& input : inputs) {
@@ -227,7 +274,8 @@ class Negotiator {
 
   Program program_;
   const CompileOptions& options_;
-  std::vector<Format> wished_;  // by value
+  std::vector<Layout> natural_;  // by value
+  std::vector<Format> wished_;   // by value
   Program settled_;
   std::multimap<int, int> conversions_;  // values, from and to
   const std::shared_ptr<const Module> conversion_ = std::make_shared<Conversion>();

@@ -58,6 +58,8 @@ constexpr Pass table[] = {
      "what is left of them becomes part of what computes the factors of the images"},
     {"code ends", folded | plain, 0, 0, on_program<end_with_codes>, fuses,
      "a convolution in eight bits rounds its operand, and adds its codes to others, looks them up, or pools them"},
+    {"turned products", folded | plain, 0, 0, on_program<turn_products>, fuses,
+     "a product with a turned softmax becomes one with the softmax, turned"},
     {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,
      "two products and the softmax between them become one operation"},
     {"rows", folded | plain, few_rows, 0, on_program<narrow_rows>, fuses, "rows that nobody reads are not computed"},

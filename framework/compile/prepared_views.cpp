@@ -27,6 +27,25 @@ struct Answers {
   }
 };
 
+namespace {
+
+/// Of strides that step through neighbouring channels of a larger nhwc image: how many channels that has; else 0.
+std::int64_t channels_of_slice(const Program::Value& value) {
+  if (value.shape.rank() != 4 || value.format.layout != Layout::nhwc) return 0;
+  const Shape &shape = value.shape, &strides = value.strides;
+  if (shape[1] > 1 && strides[1] != 1) return 0;
+  std::int64_t pixels = 1, channels = 0;
+  for (const int dim : {3, 2, 0}) {
+    if (shape[dim] == 1) continue;
+    if (channels == 0) channels = strides[dim] % pixels == 0 ? strides[dim] / pixels : 0;
+    if (channels < shape[1] || strides[dim] != pixels * channels) return 0;
+    pixels *= shape[dim];
+  }
+  return channels;
+}
+
+}  // namespace
+
 PreparedViews::PreparedViews(const Program& program, const Program::Operation& op, const CompileOptions& options)
     : op_(op) {
   const auto view = [&](int index) {
@@ -43,6 +62,9 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
         if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
       }
       result.alignment = std::gcd(alignment, step);
+      if (const std::int64_t channels = channels_of_slice(value); channels > 0) {  // which more kernels know
+        result.strides = {}, result.channels = channels;
+      }
     } else if (value.whole >= 0) {
       result.channels = program.value(value.whole).shape[1];
       const auto pixel = static_cast<std::size_t>(result.channels) * size_of(value.format.dtype);

@@ -129,6 +129,9 @@ void fold(Program& program, const CompileOptions& options);
 /// Makes factors and summands of the channels in front of a convolution part of it.
 void take_factors(Program& program, const CompileOptions& options);
 
+/// Puts (p v)' in the place of v' p', where p is the softmax of a product.
+void turn_products(Program& program, const CompileOptions& options);
+
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 

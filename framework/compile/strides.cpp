@@ -1,10 +1,12 @@
 // Moves in place: what a move writes is read where it came from, or what it reads is written where it goes to, if the
-// kernels on the other side can step so. The move is no step then.
+// kernels on the other side can step so. The move is no step then, nor is a concatenation whose parts are all written
+// where they are joined.
 
 #include <algorithm>
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/rules/move/strides.h"
+#include "lamina/kernel/rules/walk.h"
 
 namespace lamina::detail {
 namespace {
@@ -22,6 +24,10 @@ class Strider : Dataflow {
   }
 
   void stride() {
+    for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {  // larger results first
+      const auto problem = op->view ? std::nullopt : problem_of<ConcatProblem>(*op);
+      if (problem) op->view = join(*op, problem->dim);
+    }
     for (Operation& op : program_.operations) {
       const auto problem = op.view ? std::nullopt : problem_of<MoveProblem>(op);
       if (problem) op.view = slice(op, *problem) || read_in_place(op, *problem) || write_in_place(op, *problem);
@@ -29,6 +35,48 @@ class Strider : Dataflow {
   }
 
  private:
+  /// Whoever writes a part writes it where it is joined; all of them do, or none.
+  bool join(const Operation& concat, int dim) {
+    const Program::Value result = program_.value(concat.output);
+    if (result.whole != none && result.strides.rank() == 0) return false;
+    View view = this->view(concat.output);
+    view.strides = result.strides;
+    const Strides strides = strides_of(view);
+    const std::vector<bool> fixed = fixed_;
+    std::vector<int> placed;
+    std::int64_t first = result.first;
+    for (const int part : concat.inputs) {
+      const int value = place_part(part, result.whole == none ? concat.output : result.whole, strides, first);
+      if (value == none) {
+        for (const int other : placed) put(other, {});
+        fixed_ = fixed;
+        return false;
+      }
+      placed.push_back(value);
+      first += shape(part)[dim] * strides[index(dim)];
+    }
+    return true;
+  }
+
+  /// The value that lies in the whole now: the part, or what that is a view of.
+  int place_part(int part, int whole, const Strides& strides, std::int64_t first) {
+    if (program_.value(part).format != program_.value(whole).format) return none;
+    std::vector<MoveProblem::Axis> axes;
+    for (int d = 0; d < static_cast<int>(shape(part).rank()); ++d) {
+      axes.push_back({.extent = shape(part)[d], .stride = strides[index(d)]});
+    }
+    if (program_.value(part).format.layout == Layout::nhwc) std::rotate(axes.begin() + 1, axes.begin() + 2, axes.end());
+    int value = part;
+    while (readers(value).size() == 1 && computes(value) != nullptr && computes(value)->view) {
+      value = computes(value)->inputs[0];
+    }
+    // What is only converted is read where it was by the Map that reads the whole.
+    if (computes(value) == nullptr || readers(value).size() != 1 || problem_of<ConversionProblem>(*computes(value)))
+      return none;
+    const auto along = strides_along(std::move(axes), view(value));
+    return along && place(value, {whole, 0, *along, first}, {producer(value)}) ? value : none;
+  }
+
   /// Neighbouring channels are a slice of the image that they are taken from.
   bool slice(const Operation& move, const MoveProblem& problem) {
     const int from = move.inputs[0];
@@ -71,11 +119,7 @@ class Strider : Dataflow {
   /// would be taken for a slice.
   bool place(int value, const Place& at, const std::multiset<int>& users) {
     if (fixed_[index(value)] || users.empty() || shape(value).rank() == 0) return false;
-    Program::Value& v = program_.value(value);
-    const auto put = [&](const Place& to) {
-      v.whole = to.whole, v.first_channel = to.first_channel, v.strides = to.strides, v.first = to.first;
-    };
-    put(at);
+    put(value, at);
     const auto runs = [&](int user) {
       const Operation& op = operation(user);
       return !op.view && runs_in_place(program_, op, options_);
@@ -84,8 +128,13 @@ class Strider : Dataflow {
       fixed_[index(value)] = fixed_[index(at.whole)] = true;
       return true;
     }
-    put({});
+    put(value, {});
     return false;
+  }
+
+  void put(int value, const Place& at) {
+    Program::Value& v = program_.value(value);
+    v.whole = at.whole, v.first_channel = at.first_channel, v.strides = at.strides, v.first = at.first;
   }
 
   std::vector<bool> fixed_;  // by value: it stays where it is

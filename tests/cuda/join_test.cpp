@@ -3,7 +3,9 @@
 #include <array>
 #include <limits>
 #include <string>
+#include <tuple>
 
+#include "compile/gated.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"
 #include "lamina/ops/op.h"
@@ -192,6 +194,39 @@ TEST_P(CudaJoin, ChannelsOfNoRoundNumber) {
   const Value a = convolved(g, "a", stem, 64, 20, 1), b = convolved(g, "b", stem, 64, 32, 3);
   end(g, convolved(g, "head", g.add("joined", Concat(1), {a, b}), 52, 16, 1));
   expect_right(g, gpu(), 1);
+}
+
+// Rows with the channels last, of which a depthwise convolution takes some; 26 channels begin where its packs do not.
+TEST_P(CudaJoin, ADepthwiseConvolutionOfSomeOfTheRows) {
+  for (const auto& [kept, convolved, copied] : {std::tuple(40, 24, 0), std::tuple(38, 26, 2)}) {
+    Graph g = test::gated_network(28, kept, convolved);
+    expect_right(g, gpu(), copied);
+  }
+}
+
+/// As in InceptionNeXt: some channels stay, others go through depthwise convolutions of several windows.
+TEST_P(CudaJoin, DepthwiseConvolutionsOfPartsOfAnImage) {
+  Graph g;
+  const Value stem = g.add("stem.relu", ReLU(), convolved(g, "stem", g.input("input", {batch, 3, 40, 36}), 3, 96, 3));
+  const auto part = [&](std::int64_t from, std::int64_t to) {
+    const auto one = [&](std::int64_t value) { return test::integers(g, {value}); };
+    return test::op(g, "Slice", {stem, one(from), one(to), one(1)});
+  };
+  const auto depthwise = [&](const std::string& name, Value x, int kernel, int dilation) {
+    return g.add(name,
+                 Conv2d({.in = 16,
+                         .out = 16,
+                         .kernel = kernel,
+                         .padding = kernel / 2 * dilation,
+                         .dilation = dilation,
+                         .groups = 16}),
+                 x);
+  };
+  const Value a = depthwise("a", part(48, 64), 3, 1), b = depthwise("b", part(64, 80), 7, 1),
+              c = depthwise("c", part(80, 96), 5, 2);
+  const Value joined = g.add("joined", Concat(1), {g.add("kept", Op("Relu"), {part(0, 48)}), a, b, c});
+  end(g, convolved(g, "head", joined, 96, 16, 1));
+  expect_right(g, gpu(), 0);
 }
 
 }  // namespace

@@ -104,10 +104,14 @@ TEST(MoveStrides, ExtentsOfOne) {
   EXPECT_TRUE(written_in_place(move, {1, h, d}, {1, h, 1, d}));
 }
 
-TEST(MoveStrides, AnImageChannelsLastHasNoDimensionsInOrder) {
+TEST(MoveStrides, OfAnImageChannelsLastTheChannelsAreInnermost) {
   const Asked asked({n, h, l, d}, {n, h, l, d}, Layout::nhwc);
-  const MoveProblem same = {.axes = {{n * h * l * d, 1}}};
-  EXPECT_FALSE(detail::placed_in_input(same, asked.preparation).has_value());
+  const MoveProblem same = {.axes = {{n * h * l * d, 1}}};  // of the logical shape: what it takes is nchw
+  const auto placement = detail::placed_in_input(same, asked.preparation);
+  ASSERT_TRUE(placement.has_value());
+  EXPECT_EQ(placement->first, 0);
+  const std::vector<std::int64_t> expected = {h * l * d, l * d, d, 1};
+  for (int dim = 0; dim < 4; ++dim) EXPECT_EQ(placement->strides[dim], expected[static_cast<std::size_t>(dim)]);
 }
 
 }  // namespace

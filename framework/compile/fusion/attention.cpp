@@ -142,6 +142,9 @@ class Finder : Dataflow {
     for (const Operation* const part : match.parts) {  // heads are what is next to the rows, where it can be seen
       if (match.heads == 0 && shape(part->output).rank() > 3) match.heads = shape(part->output)[-3];
     }
+    for (const int value : {match.v, match.q, match.k}) {
+      if (match.heads == 0) match.heads = heads_as_moved(value, matrices);
+    }
     if (match.heads == 0) match.heads = 1;
     match.images = matrices / match.heads;
     if (match.factors != none && shape(match.factors)[-3] != match.heads) return false;
@@ -160,6 +163,20 @@ class Finder : Dataflow {
       if (own != wanted && value == last.output && !any_shape_is_read(value)) return false;
     }
     return true;
+  }
+
+  /// Of so many matrices that a move puts one after the other, those that lie a step apart; 0 if that tells nothing.
+  std::int64_t heads_as_moved(int value, std::int64_t matrices) {
+    const Operation* const move = only_move(value);
+    if (move == nullptr) return 0;
+    const std::vector<MoveProblem::Axis> axes = problem_of<MoveProblem>(*move)->axes;
+    std::int64_t rest = shape(value)[-2] * shape(value)[-1];
+    for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+      if (rest == 1 && axis->extent > 1) return matrices % axis->extent == 0 ? axis->extent : 0;
+      if (rest % axis->extent != 0) return 0;
+      rest /= axis->extent;
+    }
+    return 0;
   }
 
   /// Notes the shape under which an operand is read; false if it is read under another one already.

@@ -87,11 +87,18 @@ class Folder : Dataflow {
     return none;
   }
 
+  /// Whether a norm alone reads it: that sees past a shape of its rows, and reads an image as it is stored.
+  bool is_for_norm(int value) const {
+    const int reader = only_reader(value);
+    return reader != none && problem_of<NormProblem>(operation(reader)).has_value();
+  }
+
   int merge(int i, std::size_t place) {
     Operation& next = operation(i);
     const int source = next.inputs[place], at = producer(source);
     Operation& before = operation(at);
     if (next.inputs.size() > 1 && (before.view || shape(source) != shape(next.output))) return none;
+    if (next.view && is_for_norm(next.output)) return none;
     Operation longer;  // but for its names
     longer.inputs = before.inputs, longer.output = next.output;
     std::vector<Module::Operand> operands(next.inputs.size());

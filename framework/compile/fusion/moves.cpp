@@ -80,12 +80,16 @@ class Moves : Dataflow {
     replace(op, op.module, std::move(inputs), to);
   }
 
-  /// With the move before it, if whatever reads that one is a move too.
+  /// With the move before it, if whatever reads that one is a move too, or if that one takes nothing but steps: what
+  /// reads it may be able to step so itself.
   void join(Operation& op, const MoveProblem& second) {
     const int before = behind_views(op.inputs[0]);
     const auto first = move_of(computes(before));
     const auto others = first ? all_readers(before) : std::nullopt;
-    if (!others || !std::ranges::all_of(*others, [&](int i) { return move_of(&operation(i)).has_value(); })) return;
+    if (!others) return;
+    const bool all_move = std::ranges::all_of(*others, [&](int i) { return move_of(&operation(i)).has_value(); });
+    const bool steps = std::ranges::all_of(first->axes, [](const auto& axis) { return axis.offsets.empty(); });
+    if (!all_move && !steps) return;
     // Of an image under another shape it reads the image, which may be channels last.
     const auto both = composed(second, *first);
     if (both) set_move(op, *both, behind_views(computes(before)->inputs[0]), shape(op.output));

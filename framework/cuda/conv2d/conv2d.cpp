@@ -37,7 +37,7 @@ constexpr Kernel<ConvProblem> table[] = {
      slices | of_codes | reads::operands | reads::table | reads::scaled | reads::product},
     {"channels_last", channels_last::takes, channels_last::prepare, channels_last::pays,
      slices | of_element | reads::pool},
-    {"depthwise", depthwise::takes, depthwise::prepare, nullptr, of_element},
+    {"depthwise", depthwise::takes, depthwise::prepare, nullptr, slices | of_element},
     {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, slices | of_element},
     {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, slices | of_element},
     {"tiled", ladder::takes, ladder::prepare_tiled},

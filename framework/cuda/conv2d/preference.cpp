@@ -58,15 +58,18 @@ bool pooled(const ConvProblem& problem, const PooledCycles& expected) {
 
 /// Beside the dense kernels: groups but for large windows over those that are wide enough for implicit_gemm, and dense
 /// layers whose channels fill no units of 16 bytes, but for images of few channels. On Hopper to add something here
-/// instead of in a step behind channels_last takes more time than it saves.
+/// instead of in a step behind channels_last takes more time than it saves, where that takes the channels.
 bool mma(const ConvProblem& problem, const Preparation& p) {
   constexpr int wide = 128, few_channels = 4;
   constexpr std::size_t unit_bytes = 16;
   const ConvGeometry& g = problem.geometry;
   if (g.groups > 1) return g.group_out_channels() < wide || g.kernel_height * g.kernel_width == 1;
-  if (p.device.wgmma) return !problem.epilogue.reads_operands() && (g.in_channels > few_channels || g.in_pixels() == 1);
-  return g.in_channels > few_channels &&
-         static_cast<std::size_t>(g.in_channels) * size_of(storage_type(p.precision)) % unit_bytes != 0;
+  const auto fill_units = [&](int channels) {
+    return static_cast<std::size_t>(channels) * size_of(storage_type(p.precision)) % unit_bytes == 0;
+  };
+  if (!p.device.wgmma) return g.in_channels > few_channels && !fill_units(g.in_channels);
+  const bool alone = !fill_units(g.in_channels) || !fill_units(g.out_channels);
+  return (alone || !problem.epilogue.reads_operands()) && (g.in_channels > few_channels || g.in_pixels() == 1);
 }
 
 /// Beside int8_wgmma, of whose 64 filters each multiplies the channels of all their groups, which are to end where 0 is

@@ -29,6 +29,7 @@ struct Arguments {
   const void* weight = nullptr;  // [KH, KW, C] of f32, rounded to the storage type; of codes CodeTaps'
   const void* bias = nullptr;    // [C] of f32, zeros where there is none; of codes i32, the offsets of their sums
   void* output = nullptr;        // [N, OH, OW, C]
+  int input_pitch = 0, output_pitch = 0;  // elements from pixel to pixel: C, or more of slices of larger images
   Finish finish;
   CodesEnd ends;                           // of codes
   const unsigned char* padding = nullptr;  // 16 of what surrounds the image; null: zeros do

@@ -16,6 +16,14 @@ using lamina::detail::round_up;
 constexpr int least_slice = 8 * max_fragments, max_slice = 128;  // filters of a pair
 constexpr int warps = max_threads / 32;
 
+Arguments of_views(const ConvGeometry& g, const Preparation& p) {
+  Arguments args = {};
+  args.geometry = g;
+  args.input_pitch = static_cast<int>(p.input().pixel_pitch());
+  args.output_pitch = static_cast<int>(p.output().pixel_pitch());
+  return args;
+}
+
 /// What follows from a slice and from threads' tiles; returns how many blocks there are.
 std::int64_t lay_out(const Instance& instance, Arguments& a) {
   const ConvGeometry& g = a.geometry;
@@ -50,21 +58,24 @@ bool is_for(const Instance& instance, const ConvGeometry& g) {
 
 /// Divides the work into blocks: into those that read the fewest pixels of halo and leave few threads without work, but
 /// into enough for all multiprocessors.
-Choice divide(const Instance& instance, int element_bytes, const ConvGeometry& g, const DeviceDescription& device) {
+Choice divide(const Instance& instance, const ConvGeometry& g, const Preparation& p) {
+  const DeviceDescription& device = p.device;
+  const int element_bytes = static_cast<int>(size_of(p.input().format.dtype));
+  const Arguments views = of_views(g, p);
+  const int aligned = std::gcd(std::gcd(16, static_cast<int>(p.input().alignment)), views.input_pitch * element_bytes);
   const int packs = g.in_channels / instance.pack, pack_bytes = instance.pack * element_bytes;
   const int wide = ceil_div(g.out_width, instance.columns), high = ceil_div(g.out_height, instance.rows);
   Choice best = {.instance = instance, .args = {}, .cost = std::numeric_limits<double>::infinity()};
   for (const int max_lanes : {128 / pack_bytes, 64 / pack_bytes}) {
-    Choice c = {.instance = instance, .args = {}};
+    Choice c = {.instance = instance, .args = views};
     Arguments& a = c.args;
-    a.geometry = g;
     // A multiple of 16 bytes, so that they are copied 16 at a time.
     const int even = ceil_div(packs, ceil_div(packs, max_lanes));
     const int lanes = std::min(round_up(even, std::max(1, 16 / pack_bytes)), packs);
     a.slice = lanes * instance.pack;
     a.pixel_bytes = round_up(lanes * pack_bytes, 16);
     if (a.pixel_bytes <= 64) a.pixel_bytes += 16;  // neighbours of a warp then lie in other banks
-    a.copy_bytes = std::gcd(16, std::gcd(g.in_channels * element_bytes, lanes * pack_bytes));
+    a.copy_bytes = std::gcd(aligned, lanes * pack_bytes);
     a.pieces = lanes * pack_bytes / a.copy_bytes;
     for (a.across = 1; a.across <= std::min(wide, max_threads / lanes); ++a.across) {
       for (a.down = 1; a.down <= std::min(high, max_threads / lanes / a.across); a.down *= 2) {
@@ -141,14 +152,13 @@ Choice choose(const ConvProblem& problem, const Preparation& p) {
     if (instance.kernel == 0) {
       if (g.in_channels % instance.pack != 0) continue;
       const std::int64_t work = g.output_size() / instance.pack;
-      Choice any = {.instance = instance, .args = {}};
-      any.args.geometry = g;
+      Choice any = {.instance = instance, .args = of_views(g, p)};
       any.blocks = std::min<std::int64_t>(ceil_div<std::int64_t>(work, max_threads), 1 << 30);
       return any;
     }
     if (p.device.architecture < 80 || !is_for(instance, g)) continue;
     if (!has_threads(instance, g, p.device, p.tuning.outputs)) continue;
-    const Choice choice = divide(instance, static_cast<int>(size_of(type)), g, p.device);
+    const Choice choice = divide(instance, g, p);
     if (choice.blocks > 0) return choice;
   }
   return {};
@@ -169,7 +179,7 @@ std::optional<PairChoice> choose(const ConvPairProblem& problem, const Preparati
     pack = instance.pack;
     PairChoice c = {.instance = instance, .args = {}};
     PairArguments& a = c.args;
-    a.geometry = g;
+    static_cast<Arguments&>(a) = of_views(g, p);
     a.terms = problem.first.geometry.in_channels, a.steps = ceil_div(a.terms * element_bytes, step_bytes);
     a.input_bytes = odd_units(a.steps * step_bytes);
     a.copy_bytes = std::gcd(16, a.terms * element_bytes);

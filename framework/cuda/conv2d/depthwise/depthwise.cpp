@@ -173,8 +173,10 @@ std::unique_ptr<Operator> launch(const ChoiceOf<Args>& choice, const Constants& 
                               .residual = adds ? 1u : 0u});
 }
 
+/// A slice's pixels begin where packs of channels do.
 bool fits(const View& view, std::int64_t pixels, DType type) {
-  return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1);
+  return view.format.dtype == type && (view.format.layout == Layout::nhwc || pixels == 1) &&
+         (!view.is_slice() || (view.shape[1] % 4 == 0 && view.alignment % (4 * size_of(type)) == 0));
 }
 
 bool is_pointwise(const ConvGeometry& g) { return lamina::detail::is_of_pixels(g) && g.groups == 1; }
@@ -192,7 +194,7 @@ bool takes(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
   const DType type = storage_type(p.precision);
   return is_depthwise(g) && finish_takes(problem.epilogue, p) && fits(p.input(), g.in_pixels(), type) &&
-         fits(p.output(), g.out_pixels(), type);
+         fits(p.output(), g.out_pixels(), type) && !(p.output().is_slice() && problem.epilogue.reads_operands());
 }
 
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& p) {

@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
     const int row = static_cast<int>(rest % g.out_height);
     const std::int64_t image = rest / g.out_height;
     const int top = row * g.stride_height - g.padding_height, left = column * g.stride_width - g.padding_width;
-    const auto* input = static_cast<const T*>(args.input) + image * g.in_height * g.in_width * g.in_channels + channel;
+    const auto* input =
+        static_cast<const T*>(args.input) + image * g.in_height * g.in_width * args.input_pitch + channel;
     const auto* const weight = static_cast<const float*>(args.weight);
     float sum[pack] = {};
     for (int kh = 0; kh < g.kernel_height; ++kh) {
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
         if (x < 0 || x >= g.in_width) continue;
         float value[pack], w[pack];
         to_floats<T, pack>(reinterpret_cast<const unsigned char*>(
-                               input + (static_cast<std::int64_t>(y) * g.in_width + x) * g.in_channels),
+                               input + (static_cast<std::int64_t>(y) * g.in_width + x) * args.input_pitch),
                            value);
         to_floats<float, pack>(
             reinterpret_cast<const unsigned char*>(weight + (kh * g.kernel_width + kw) * g.in_channels + channel), w);
@@ -51,15 +52,16 @@ __global__ void __launch_bounds__(max_threads) general_kernel(const __grid_const
 #pragma unroll
       for (int j = 0; j < pack; ++j) sum[j] += chain[j];
     }
+    const std::int64_t output = i / packs * args.output_pitch + channel;
     float residual[pack];
-    load_residual<T>(args.finish, i * pack, residual);
+    load_residual<T>(args.finish, output, residual);
 #pragma unroll
     for (int j = 0; j < pack; ++j) sum[j] += static_cast<const float*>(args.bias)[channel + j];
     apply<T>(args.finish, sum, residual);
     Pack<T, pack> result;
 #pragma unroll
     for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sum[j]);
-    *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + i * pack) = result;
+    *reinterpret_cast<Pack<T, pack>*>(static_cast<T*>(args.output) + output) = result;
   }
 }
 

@@ -33,8 +33,7 @@ struct Image {
         biases(static_cast<const Sum<T>*>(args_.bias) + place_.channel),
         factors(args_.ends.factor + place_.channel),
         input(static_cast<const unsigned char*>(args_.input) +
-              (place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.geometry.in_channels +
-               place_.channel) *
+              (place_.image * args_.geometry.in_height * args_.geometry.in_width * args_.input_pitch + place_.channel) *
                   static_cast<int>(sizeof(T))) {
     ptx::pin(halo.top), ptx::pin(halo.left), ptx::pin(input);  // found before the wait, not row by row behind it
   }
@@ -55,7 +54,7 @@ struct Image {
     constexpr int size = sizeof(T);
     const ConvGeometry& g = args.geometry;
     const int real = min(args.slice, g.in_channels - place.channel) * size;
-    load_pixels<false>(args, halo, input, static_cast<std::int64_t>(g.in_channels) * size, real,
+    load_pixels<false>(args, halo, input, static_cast<std::int64_t>(args.input_pitch) * size, real,
                        ptx::shared_address(map), args.pixel_bytes);
   }
 

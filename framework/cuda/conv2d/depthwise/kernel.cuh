@@ -86,9 +86,9 @@ __global__ void __launch_bounds__(max_threads, 2)
     };
     if constexpr (!of_codes<T> || !early) load_words(source.biases + item.lane * pack, bias);
     const std::int64_t output =
-        ((place.image * g.out_height + item.row) * g.out_width + item.column) * g.in_channels + item.channel;
+        ((place.image * g.out_height + item.row) * g.out_width + item.column) * args.output_pitch + item.channel;
     const auto index = [&](int r, int c) {
-      return output + (r * static_cast<std::int64_t>(g.out_width) + c) * g.in_channels;
+      return output + (r * static_cast<std::int64_t>(g.out_width) + c) * args.output_pitch;
     };
     const auto inside = [&](int r, int c) { return r < rows_left && c < columns_left; };
     Word sum[rows][columns][pack] = {};

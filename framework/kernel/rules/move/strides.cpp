@@ -1,6 +1,7 @@
 #include "lamina/kernel/rules/move/strides.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "lamina/kernel/rules/move/plan.h"
@@ -35,21 +36,33 @@ std::optional<Shape> along_dimensions(std::vector<Axis> axes, const Shape& shape
   return strides;
 }
 
-bool is_row_major(const View& view) { return view.format.layout == Layout::nchw; }
+bool is_nhwc(const View& view) { return view.shape.rank() == 4 && view.format.layout == Layout::nhwc; }
 
 }  // namespace
 
+std::optional<Shape> strides_along(std::vector<Axis> axes, const View& view) {
+  if (!is_nhwc(view)) return along_dimensions(std::move(axes), view.shape);
+  const Shape& shape = view.shape;
+  const auto strides = along_dimensions(std::move(axes), {shape[0], shape[2], shape[3], shape[1]});
+  if (!strides) return std::nullopt;
+  Shape result = shape;
+  for (const auto& [dim, place] : {std::pair(0, 0), std::pair(1, 3), std::pair(2, 1), std::pair(3, 2)}) {
+    result.set(dim, (*strides)[place]);
+  }
+  return result;
+}
+
 std::optional<Placement> placed_in_input(const MoveProblem& problem, const Preparation& p) {
   auto plan = strides_of(problem, p);
-  if (!plan || !is_row_major(p.output())) return std::nullopt;
-  const auto strides = along_dimensions(std::move(plan->axes), p.output().shape);
+  if (!plan) return std::nullopt;
+  const auto strides = strides_along(std::move(plan->axes), p.output());
   if (!strides) return std::nullopt;
   return Placement{plan->base, *strides};
 }
 
 std::optional<Placement> placed_in_output(const MoveProblem& problem, const Preparation& p) {
   auto plan = strides_of(problem, p);
-  if (!plan || !is_row_major(p.input()) || plan->base != 0) return std::nullopt;
+  if (!plan || plan->base != 0) return std::nullopt;
   // What was a step along the input becomes the order of the axes, and their order in the output the step.
   std::int64_t place = 1;
   struct Turned {
@@ -70,13 +83,12 @@ std::optional<Placement> placed_in_output(const MoveProblem& problem, const Prep
     axes.push_back(t.axis);
   }
   if (covered != 1) return std::nullopt;
-  const auto strides = along_dimensions(std::move(axes), p.input().shape);
+  const auto strides = strides_along(std::move(axes), p.input());
   if (!strides) return std::nullopt;
   return Placement{0, *strides};
 }
 
 std::optional<std::int64_t> first_channel_taken(const MoveProblem& problem, const Preparation& p) {
-  const auto is_nhwc = [](const View& view) { return view.shape.rank() == 4 && view.format.layout == Layout::nhwc; };
   auto plan = is_nhwc(p.input()) && is_nhwc(p.output()) ? strides_of(problem, p) : std::nullopt;
   const Shape &from = p.input().shape, &to = p.output().shape;
   if (!plan || from[0] != to[0] || from[2] != to[2] || from[3] != to[3] || plan->base + to[1] > from[1]) return {};

@@ -1,0 +1,95 @@
+// Attention whose channels come first, as YOLO's and SHViT's: v' p', p the softmax of a product, is (p v)'. What finds
+// attention knows the one way; v and the result are then moved, which mostly is to read and write images channels last.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "lamina/compile/dataflow.h"
+#include "lamina/compile/program.h"
+#include "lamina/kernel/rules/move/compose.h"
+#include "lamina/layers/fixed.h"
+#include "lamina/layers/views.h"
+
+namespace lamina::detail {
+namespace {
+
+constexpr int most_steps = 8;  // between a softmax and its product
+
+class TurnedProducts : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void turn() {
+    for (Operation& op : program_.operations) turn(op);
+    finish();
+  }
+
+ private:
+  void turn(Operation& op) {
+    const auto product = op.module == nullptr || op.view ? std::nullopt : problem_of<MatMulProblem>(op);
+    if (!product || product->transpose_a || product->alpha != 1) return;
+    int weights = op.inputs[1];
+    if (!product->transpose_b) {
+      const Operation* const move = only_for(weights);
+      if (move == nullptr || !swaps_last_two(*move)) return;
+      weights = move->inputs[0];
+    }
+    const Shape values = shape(op.inputs[0]), result = shape(op.output);
+    if (!is_softmax_of_product(weights) || values.rank() != result.rank() || is_coded(op.output)) return;
+    const int turned = insert(op, swapped(op.name + " (values)", op.inputs[0]));
+    const int found = insert(op, operation_of(op.name,
+                                              std::make_shared<Fixed<MatMulProblem>>(
+                                                  MatMulProblem{}, with_last_two_swapped(result), DType::f32),
+                                              {weights, turned}, with_last_two_swapped(result)));
+    // A shape under which alone the result is read is what the move back writes.
+    const int reader = only_reader(op.output);
+    const bool seen = reader != none && dynamic_cast<const Reshape*>(operation(reader).module.get()) != nullptr;
+    Operation& last = seen ? operation(reader) : op;
+    Operation back = last;
+    back.module = std::make_shared<Fixed<MoveProblem>>(swap_of(result), shape(last.output), DType::f32);
+    back.inputs = {found}, back.view = false;
+    replace(last, std::move(back));
+  }
+
+  /// The move that writes a tensor of that shape, of one with the last two dimensions swapped.
+  static MoveProblem swap_of(const Shape& to) {
+    const std::int64_t rows = to[-2], columns = to[-1];
+    return {
+        .axes = {{to.numel() / std::max<std::int64_t>(rows * columns, 1), rows * columns}, {rows, 1}, {columns, rows}}};
+  }
+  Operation swapped(const std::string& name, int value) {
+    const Shape to = with_last_two_swapped(shape(value));
+    return move_from(name, value, swap_of(to), to);
+  }
+
+  bool swaps_last_two(const Operation& op) const {
+    const auto move = op.view ? std::nullopt : problem_of<MoveProblem>(op);
+    const View from = {.shape = shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(shape(op.output))};
+    const auto back = move ? with_last_two_swapped(*move, shape(op.output)) : std::nullopt;
+    return back && from.shape == to.shape && is_still(*back, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}});
+  }
+
+  /// Of rows, by what one value after the other alone is computed of.
+  bool is_softmax_of_product(int value) {
+    bool softmax = false;
+    for (int steps = 0; steps < most_steps; ++steps) {
+      const Operation* const op = only_for(value);
+      if (op == nullptr || op->inputs.empty()) return false;
+      if (softmax && problem_of<MatMulProblem>(*op)) return true;
+      const auto rows = softmax ? std::nullopt : problem_of<SoftmaxProblem>(*op);
+      if (!op->view && !rows && !problem_of<PointwiseProblem>(*op)) return false;
+      if (rows && (rows->kind != SoftmaxKind::softmax || rows->dim + 1 != static_cast<int>(shape(value).rank())))
+        return false;
+      softmax |= rows.has_value();
+      value = op->inputs[0];
+    }
+    return false;
+  }
+};
+
+}  // namespace
+
+void turn_products(Program& program, const CompileOptions& options) { TurnedProducts(program, options).turn(); }
+
+}  // namespace lamina::detail
