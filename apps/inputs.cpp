@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "lamina/base/names.h"
 #include "lamina/plan/not_finite.h"
 #include "photos/photos.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -39,10 +39,6 @@ Tensor fitted(const Tensor& tensor, const Graph::Node& input, const std::string&
   return tensor.to(DType::f32);
 }
 
-const Graph::Node& input_node(const Graph& graph, std::size_t i) {
-  return graph.nodes()[static_cast<std::size_t>(graph.inputs()[i])];
-}
-
 /// Where the module of the Python package lies, if this code is in it; else some folder without files of ours.
 fs::path package_folder() {
   Dl_info here = {};
@@ -59,6 +55,16 @@ fs::path data_folder() {
 }
 
 }  // namespace
+
+const Graph::Node& input_node(const Graph& graph, std::size_t i) {
+  return graph.nodes()[static_cast<std::size_t>(graph.inputs()[i])];
+}
+
+std::vector<const Graph::Node*> input_nodes(const Graph& graph) {
+  std::vector<const Graph::Node*> nodes;
+  for (const int input : graph.inputs()) nodes.push_back(&graph.nodes()[static_cast<std::size_t>(input)]);
+  return nodes;
+}
 
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
 
@@ -147,11 +153,10 @@ namespace {
 template <class T>
 std::optional<std::vector<T>> numbers_in(std::string_view text) {
   std::vector<T> numbers;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const auto [stopped, error] = std::from_chars(text.data() + begin, text.data() + end, numbers.emplace_back());
-    if (error != std::errc() || stopped != text.data() + end) return std::nullopt;
-    begin = end + 1;
+  for (const std::string_view part : parts_of(text, ',')) {
+    const auto number = number_in<T>(part);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
   }
   return numbers;
 }

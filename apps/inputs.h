@@ -15,6 +15,10 @@ namespace lamina::app {
 using Constants = std::map<std::string, Tensor, std::less<>>;
 using InputShapes = std::map<std::string, Shape, std::less<>>;
 
+/// An input of the graph, and all of them.
+const Graph::Node& input_node(const Graph& graph, std::size_t i = 0);
+std::vector<const Graph::Node*> input_nodes(const Graph& graph);
+
 /// The model's inputs out of a tensor file (by input name; an .npy, which has none, serves a lone input) or a
 /// photograph (preprocessed as the model says); values of optional inputs go to `constants`. Floats are converted to
 /// f32 where the model takes that. Throws Error naming what is missing, and what nobody reads: but for inputs the file

@@ -11,6 +11,8 @@
 #include "known_weights.h"
 #include "lamina/base/names.h"
 #include "lamina/images/resize.h"
+#include "photos/photos.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -33,7 +35,7 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
                             graph.inputs().size(), listed(graph.input_names())));
   }
-  const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+  const Graph::Node& node = input_node(graph);
   Shape shape = *node.shape;
   const auto is = [&](int i, std::int64_t extent) { return shape[i] == extent || shape[i] == open; };
   const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= max_side); };
@@ -132,14 +134,9 @@ void Segmenter::name_classes(std::int64_t classes) {
   }
 }
 
-std::string Segmenter::class_name(std::size_t index) const {
-  return index < model_.labels.size() ? detail::printable(model_.labels[index]) : fmt::format("class {}", index);
-}
-
 bool Segmenter::has_background() const {
   if (model_.labels.empty()) return false;
-  std::string name = model_.labels[0];
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  const std::string name = lower(model_.labels[0]);
   return name == "background" || name == "__background__";
 }
 
@@ -179,14 +176,13 @@ Segmenter::Answer Segmenter::segment(const Image& photo, int most) {
   say_not_finite(pool->plan(), run.outputs);
   const Tensor scores = run.outputs[0].slice(0, 1).to(DType::f32);
   ThreadPool threads(threads_);
-  const double scale = std::min(1.0, static_cast<double>(most) / std::max(photo.width, photo.height));
-  const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
-  const auto scaled = [&](Seen seen, int pixels) {
-    const double share = static_cast<double>(side(pixels)) / pixels;
+  const auto [width, height] = sides_within(photo, most);
+  const auto scaled = [](Seen seen, int side, int pixels) {
+    const double share = static_cast<double>(side) / pixels;
     return Seen{seen.begin * share, seen.extent * share};
   };
-  Answer answer{class_map(scores, scaled(view.x, photo.width), scaled(view.y, photo.height), side(photo.width),
-                          side(photo.height), threads),
+  Answer answer{class_map(scores, scaled(view.x, width, photo.width), scaled(view.y, height, photo.height), width,
+                          height, threads),
                 {},
                 {input.shape()[0], 3, view.input.height, view.input.width},
                 run.outputs[0].shape(),
@@ -196,8 +192,9 @@ Segmenter::Answer Segmenter::segment(const Image& photo, int most) {
   for (const std::int64_t count : counts) seen += count;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
+    const int number = static_cast<int>(i);
     answer.segments.push_back(
-        {static_cast<int>(i), class_name(i), static_cast<double>(counts[i]) / static_cast<double>(seen)});
+        {number, class_name(model_.labels, number), static_cast<double>(counts[i]) / static_cast<double>(seen)});
   }
   std::ranges::stable_sort(answer.segments, std::ranges::greater(), &Segment::share);
   return answer;

@@ -218,33 +218,23 @@ void add_bench_model(CLI::App& group) {
   auto options = std::make_shared<ModelBenchOptions>();
   CLI::App* command = group.add_subcommand("model", "Time a whole model and each of its layers");
   options->model.add_to(*command);
-  command->add_option("--batch", options->batch, "images that run together")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
+  command->add_option("--batch", options->batch, "images that run together")->check(whole_number(1, 1 << 20));
   command->add_flag("--photos", options->photos, "take photographs in eight bits, and normalise them in the plan");
   command
       ->add_option("--inputs", options->inputs,
                    "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
-      ->check(one_of({"device", "pinned", "host"}))
-      ->capture_default_str();
+      ->check(one_of({"device", "pinned", "host"}));
   const CLI::Validator format =
       accepted_by([](std::string_view text) { (void)parse_format(text); }, "f32|f16|bf16[,nhwc]");
-  command->add_option("--input-format", options->input_format, "how inputs are stored")
-      ->check(format)
-      ->capture_default_str();
-  command->add_option("--output-format", options->output_format, "how outputs are stored")
-      ->check(format)
-      ->capture_default_str();
+  command->add_option("--input-format", options->input_format, "how inputs are stored")->check(format);
+  command->add_option("--output-format", options->output_format, "how outputs are stored")->check(format);
   command
       ->add_option("--plans", options->plans,
                    "also say how many images/s so many plans of each device do from host memory")
-      ->check(whole_number(1, 64))
-      ->capture_default_str();
+      ->check(whole_number(1, 64));
   command->add_flag("--share", options->share,
                     "with --plans: those of the CPU take turns on all threads, and do not divide them");
-  command->add_option("--seconds", options->seconds, "how long to measure")
-      ->check(real_number(0.01, 60))
-      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "how long to measure")->check(real_number(0.01, 60));
   command->add_option("--turns", options->turns, "take turns at timing with other processes that are given this file");
   options->json.add_to(*command, "the times");
   options->run.add_to(*command, true);

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "inputs.h"
@@ -15,6 +14,7 @@
 #include "pictures/feature_picture.h"
 #include "pictures/maps.h"
 #include "pictures/window_picture.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -39,17 +39,10 @@ Preprocess photographed(const FeaturesOptions& options, Model& model, const std:
 }  // namespace
 
 std::pair<int, int> place_of(std::string_view text) {
-  std::pair<int, int> place;
-  const char* const end = text.data() + text.size();
-  const auto whole = [&](const char* begin, int& value) {
-    const auto [next, error] = std::from_chars(begin, end, value);
-    return error == std::errc() && value >= 0 ? next : nullptr;
-  };
-  const char* const comma = whole(text.data(), place.first);
-  if (comma == nullptr || comma == end || *comma != ',' || whole(comma + 1, place.second) != end) {
-    throw Error(fmt::format("expected a pixel of the photograph, such as 120,80, got \"{}\"", text));
-  }
-  return place;
+  const std::vector<std::string_view> parts = parts_of(text, ',');
+  const auto x = number_in<int>(parts[0]), y = number_in<int>(parts.back());
+  if (parts.size() == 2 && x && y && *x >= 0 && *y >= 0) return {*x, *y};
+  throw Error(fmt::format("expected a pixel of the photograph, such as 120,80, got \"{}\"", text));
 }
 
 /// A photograph, what the network saw of it, and what the layer made of that.
@@ -92,11 +85,6 @@ FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const Feature
 
 FeatureOutcome FeatureExtractor::process(const fs::path& photo) {
   FeatureOutcome outcome;
-  outcome.error = failure_of(photo, [&] { show(photo, outcome); });
-  return outcome;
-}
-
-void FeatureExtractor::show(const fs::path& photo, FeatureOutcome& outcome) {
   Stopwatch watch;
   Seen seen{.name = photo.filename().string()};
   double decode = 0;
@@ -133,8 +121,12 @@ void FeatureExtractor::show(const fs::path& photo, FeatureOutcome& outcome) {
         fmt::format("  #{} {} {:.0f} % of the places; mean: over all of them, largest: at the best\n", best.map,
                     ColourScale::of(maps).negative ? "is above 0 at" : "fits at", 100 * best.share);
   }
-  if (!options_.explain.empty()) return draw_window(seen, outcome);
-  if (outputs_.draws) draw_all(seen, outcome);
+  if (!options_.explain.empty()) {
+    draw_window(seen, outcome);
+  } else if (outputs_.draws) {
+    draw_all(seen, outcome);
+  }
+  return outcome;
 }
 
 void FeatureExtractor::draw_all(const Seen& seen, FeatureOutcome& outcome) const {
@@ -196,7 +188,7 @@ void FeatureExtractor::draw_window(const Seen& seen, FeatureOutcome& outcome) co
 Plan FeatureExtractor::compile() const {
   const Graph graph = model_.graph.until(layer_.name);
   CompileOptions options = options_.run.compile_options(1);
-  const Graph::Node& input = model_.graph.nodes()[static_cast<std::size_t>(model_.graph.inputs()[0])];
+  const Graph::Node& input = input_node(model_.graph);
   if (std::ranges::find(*input.shape, open) != input.shape->end()) {
     options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.width()};
   }

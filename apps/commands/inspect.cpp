@@ -107,9 +107,8 @@ Json json_of(const Shape& shape) {
 Json json_of(const Model& model) {
   Json inputs = Json::array(), outputs = Json::array(), nodes = Json::array();
   const auto& all = model.graph.nodes();
-  for (const int i : model.graph.inputs()) {
-    const Graph::Node& node = all[static_cast<std::size_t>(i)];
-    inputs.push_back({{"name", node.name}, {"dtype", name(node.dtype)}, {"shape", json_of(*node.shape)}});
+  for (const Graph::Node* node : input_nodes(model.graph)) {
+    inputs.push_back({{"name", node->name}, {"dtype", name(node->dtype)}, {"shape", json_of(*node->shape)}});
   }
   for (const int i : model.graph.outputs()) outputs.push_back(all[static_cast<std::size_t>(i)].name);
   for (const Graph::Node& node : all) {
@@ -165,12 +164,10 @@ void write_json(const InspectOptions& options) {
 /// The inputs whose extents nobody said, for --input-shape.
 std::string open_inputs(const Model& model, const InputShapes& shapes) {
   std::string text;
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-    if (shapes.contains(node.name) ? shapes.at(node.name).with_batch(1).is_known()
-                                   : node.shape->with_batch(1).is_known())
-      continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", node.name, node.shape->to_string());
+  for (const Graph::Node* node : input_nodes(model.graph)) {
+    const Shape& shape = shapes.contains(node->name) ? shapes.at(node->name) : *node->shape;
+    if (shape.with_batch(1).is_known()) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", node->name, node->shape->to_string());
   }
   return detail::printable(text);
 }
@@ -249,8 +246,7 @@ void add_inspect(CLI::App& app) {
   add_open_to(*command, options->open);
   options->inputs.add_to(*command);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
-      ->check(whole_number(1, std::int64_t{1} << 20))
-      ->capture_default_str();
+      ->check(whole_number(1, std::int64_t{1} << 20));
   CLI::Option* plan = command->add_flag("--plan", options->plan,
                                         "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
   command->add_flag("--passes", options->passes,

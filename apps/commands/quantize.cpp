@@ -101,25 +101,15 @@ nlohmann::ordered_json json_of(const Quantized& quantized) {
           {"held_back", quantized.held_back}, {"equalized", quantized.equalized}, {"layers", layers}};
 }
 
-/// What `work` returns; its Error names the model.
-template <class Work>
-auto of_model(const QuantizeCommand& command, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    throw Error(command.model.source() + ": " + error.what());
-  }
-}
-
 void quantize_model(const QuantizeCommand& command) {
   detail::require_ending(command.out, {".safetensors", ".onnx"});
   auto [photos, failed, folders] = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
   // What cannot be is said before the first photograph is read.
-  of_model(command, [&] { require_quantizable(model, command.out); });
+  naming(command.model.source(), [&] { require_quantizable(model, command.out); });
   const Preprocess preprocess = command.model.preprocess_of(model);
-  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const Graph::Node& input = input_node(model.graph);
   const std::int64_t batch = input.shape->has_batch() ? 1 : (*input.shape)[0];
   QuantizeOptions how = command.how;
   how.equalize = how.correct_bias = !command.plain;
@@ -135,7 +125,7 @@ void quantize_model(const QuantizeCommand& command) {
     if (!progress) progress.emplace(most, "measurements");
     progress->advance();
   };
-  Quantized quantized = of_model(command, [&] { return quantize(model, samples, how); });
+  Quantized quantized = naming(command.model.source(), [&] { return quantize(model, samples, how); });
   progress.reset();
   if (!quantized.model.preprocess) quantized.model.preprocess = preprocess;
   if (!command.json.to_stdout()) fmt::print("{}", table_of(quantized));
@@ -170,8 +160,7 @@ void add_quantize(CLI::App& app) {
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
       ->check(real_number());
   command->add_option("--calibration", options->calibration, "what the 256 levels of a value reach over")
-      ->check(one_of({"minmax", "percentile"}))
-      ->capture_default_str();
+      ->check(one_of({"minmax", "percentile"}));
   command->add_flag("--plain", options->plain, "neither bring channels to ranges alike nor correct biases");
   command->add_flag("--force", options->force,
                     "write the model also if its outputs are off by as much as they are large");

@@ -115,15 +115,10 @@ void add_serve(CLI::App& app) {
       ->transform(shipped(model_file))
       ->allow_extra_args(false);
   host.said.add_to(*command);
-  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
+  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")->type_name("ADDRESS");
   command->add_option("--port", options->server.port, "0: one that is free; stdout says which")
-      ->check(whole_number(0, 65535))
-      ->capture_default_str();
-  command->add_option("--max-batch", host.max_batch, "images that run together at most")
-      ->check(whole_number(1, 4096))
-      ->capture_default_str();
+      ->check(whole_number(0, 65535));
+  command->add_option("--max-batch", host.max_batch, "images that run together at most")->check(whole_number(1, 4096));
   command->add_option("--max-delay", host.max_delay_ms, "milliseconds that a request may wait for others")
       ->transform(CLI::Validator(
           [](std::string& text) {
@@ -131,19 +126,17 @@ void add_serve(CLI::App& app) {
             return std::string();
           },
           ""))
-      ->check(real_number(0, 10000))
-      ->capture_default_str();
+      ->check(real_number(0, 10000));
   command->add_option("--max-queue", host.max_queue, "images of a model that may wait; beyond it the answer is 503")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
+      ->check(whole_number(1, 1 << 20));
   command->add_option("--max-body", options->body_megabytes, "MiB of a request's body; beyond it the answer is 413")
-      ->check(whole_number(1, 4095))
-      ->capture_default_str();
+      ->check(whole_number(1, 4095));
   command
       ->add_option("--memory", options->photos.memory,
                    "what requests and photographs under way may take, such as 500M or 2G; beyond it the answer is 503 "
                    "(default: half of the machine's)")
-      ->transform(memory_size());
+      ->transform(memory_size())
+      ->default_str("");
   command
       ->add_option(
           "--allow-host", options->server.allowed_hosts,

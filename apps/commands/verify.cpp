@@ -129,12 +129,11 @@ std::vector<Tensor> drawn_inputs(const Graph& graph, const InputShapes& shapes) 
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<Tensor> inputs;
-  for (const int input : graph.inputs()) {
-    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
-    const auto given = shapes.find(node.name);
-    const Shape shape = (given == shapes.end() ? *node.shape : given->second).with_batch(1);
-    if (!shape.is_known() || node.dtype != DType::f32) {
-      throw Error(fmt::format("input \"{}\" is {} {}: give its values by --input{}", node.name, name(node.dtype),
+  for (const Graph::Node* node : input_nodes(graph)) {
+    const auto given = shapes.find(node->name);
+    const Shape shape = (given == shapes.end() ? *node->shape : given->second).with_batch(1);
+    if (!shape.is_known() || node->dtype != DType::f32) {
+      throw Error(fmt::format("input \"{}\" is {} {}: give its values by --input{}", node->name, name(node->dtype),
                               shape.to_string(), shape.is_known() ? "" : ", or its extents by --input-shape"));
     }
     inputs.emplace_back(shape);

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace lamina::app {
 
@@ -16,6 +18,24 @@ Color inferno(float value);
 
 /// The colour that lies `part` of the way from the one to the other.
 Color mixed(Color from, Color to, float part);
+/// The colour at `value` from 0, the first, to 1, the last; beyond them these.
+Color along(std::span<const Color> stops, float value);
+
+Color pixel_of(const Image& image, int x, int y);
+
+/// Each pixel of rows of `channels` numbers as zoom x zoom of them.
+template <class T>
+std::vector<T> enlarged(const std::vector<T>& pixels, int width, int height, int channels, int zoom) {
+  std::vector<T> result;
+  result.reserve(pixels.size() * static_cast<std::size_t>(zoom) * static_cast<std::size_t>(zoom));
+  for (int y = 0; y < height * zoom; ++y) {
+    for (int x = 0; x < width * zoom; ++x) {
+      const auto at = (std::ptrdiff_t{y / zoom} * width + x / zoom) * channels;
+      result.insert(result.end(), pixels.begin() + at, pixels.begin() + at + channels);
+    }
+  }
+  return result;
+}
 
 /// The pixel that a place is in; one far beyond any picture, or no number, becomes one that is beyond its edges.
 int pixel_at(float place);

@@ -17,24 +17,9 @@ constexpr float mask_tint = 0.5f;
 constexpr float sure_point = 0.5f;  // points that score less are not drawn
 constexpr int least_side = 480;     // of a photograph that is drawn as large as it is
 
-constexpr std::array<std::pair<int, int>, 18> bones = {{{0, 1},
-                                                        {0, 2},
-                                                        {1, 3},
-                                                        {2, 4},
-                                                        {3, 5},
-                                                        {4, 6},
-                                                        {5, 6},
-                                                        {5, 7},
-                                                        {7, 9},
-                                                        {6, 8},
-                                                        {8, 10},
-                                                        {5, 11},
-                                                        {6, 12},
-                                                        {11, 12},
-                                                        {11, 13},
-                                                        {13, 15},
-                                                        {12, 14},
-                                                        {14, 16}}};
+constexpr std::pair<int, int> bones[] = {{0, 1},  {0, 2},   {1, 3},   {2, 4},   {3, 5},   {4, 6},
+                                         {5, 6},  {5, 7},   {7, 9},   {6, 8},   {8, 10},  {5, 11},
+                                         {6, 12}, {11, 12}, {11, 13}, {13, 15}, {12, 14}, {14, 16}};
 
 /// Lays the colour of a mask over the photograph.
 void tint(Image& photo, const Mask& mask, Color color) {
@@ -43,24 +28,11 @@ void tint(Image& photo, const Mask& mask, Color color) {
     const std::int64_t end = at + mask.runs[i];
     for (; at < end; ++at) {
       if (i % 2 == 0) continue;
-      std::uint8_t* pixel = photo.rgb.data() + (at % mask.height * mask.width + at / mask.height) * 3;
-      const Color mixture = mixed({pixel[0], pixel[1], pixel[2]}, color, mask_tint);
-      std::ranges::copy(mixture, pixel);
+      const int x = static_cast<int>(at / mask.height), y = static_cast<int>(at % mask.height);
+      std::ranges::copy(mixed(pixel_of(photo, x, y), color, mask_tint),
+                        photo.rgb.begin() + (std::ptrdiff_t{y} * photo.width + x) * 3);
     }
   }
-}
-
-Image enlarged(const Image& photo, int zoom) {
-  if (zoom == 1) return photo;
-  Image result{photo.width * zoom, photo.height * zoom, {}};
-  result.rgb.reserve(photo.rgb.size() * static_cast<std::size_t>(zoom) * static_cast<std::size_t>(zoom));
-  for (int y = 0; y < result.height; ++y) {
-    for (int x = 0; x < result.width; ++x) {
-      const auto at = (std::ptrdiff_t{y / zoom} * photo.width + x / zoom) * 3;
-      result.rgb.insert(result.rgb.end(), photo.rgb.begin() + at, photo.rgb.begin() + at + 3);
-    }
-  }
-  return result;
 }
 
 class Drawing {
@@ -126,9 +98,10 @@ Image draw(DetectPicture p) {
     if (thing.mask) tint(p.photo, *thing.mask, class_color(thing.label));
   }
   const int zoom = std::max(1, least_side / std::max(p.photo.width, p.photo.height));
-  const Image photo = enlarged(p.photo, zoom);
-  Canvas canvas(photo.width, photo.height, style::background);
-  canvas.picture(0, 0, photo);
+  if (zoom > 1) p.photo.rgb = enlarged(p.photo.rgb, p.photo.width, p.photo.height, 3, zoom);
+  p.photo.width *= zoom, p.photo.height *= zoom;
+  Canvas canvas(p.photo.width, p.photo.height, style::background);
+  canvas.picture(0, 0, p.photo);
   Drawing drawing(canvas, static_cast<float>(zoom));
   for (const Detection& thing : std::views::reverse(p.found)) {
     drawing.outline(thing, class_color(thing.label));

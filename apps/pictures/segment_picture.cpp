@@ -20,20 +20,6 @@ constexpr float overlay = 0.55f, outline = 0.95f, dimmed = 0.65f;
 constexpr int small = 384;    // photographs smaller than half of it are drawn larger
 constexpr int max_text = 24;  // heights of capitals that the longest name gets
 
-/// Each pixel of rows of `channels` numbers as zoom x zoom of them.
-template <class T>
-std::vector<T> enlarged(const std::vector<T>& pixels, int width, int height, int channels, int zoom) {
-  std::vector<T> result;
-  result.reserve(pixels.size() * static_cast<std::size_t>(zoom) * static_cast<std::size_t>(zoom));
-  for (int y = 0; y < height * zoom; ++y) {
-    for (int x = 0; x < width * zoom; ++x) {
-      const auto at = (std::ptrdiff_t{y / zoom} * width + x / zoom) * channels;
-      result.insert(result.end(), pixels.begin() + at, pixels.begin() + at + channels);
-    }
-  }
-  return result;
-}
-
 void enlarge(SegmentPicture& p) {
   const int zoom = small / std::max(p.photo.width, p.photo.height);
   if (zoom < 2) return;

@@ -48,13 +48,9 @@ void draw_pixels(Canvas& canvas, int x, int y, int zoom, const Image& input, con
   for (int row = 0; row < w.kernel.height; ++row) {
     for (int column = 0; column < w.kernel.width; ++column) {
       const int py = w.top + row * w.dilation.height, px = w.left + column * w.dilation.width;
-      Color color = {119, 119, 119};
-      if (py >= 0 && py < input.height && px >= 0 && px < input.width) {
-        const auto at =
-            (static_cast<std::size_t>(py) * static_cast<std::size_t>(input.width) + static_cast<std::size_t>(px)) * 3;
-        color = {input.rgb[at], input.rgb[at + 1], input.rgb[at + 2]};
-      }
-      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom, color);
+      const bool inside = py >= 0 && py < input.height && px >= 0 && px < input.width;
+      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom,
+                  inside ? pixel_of(input, px, py) : Color{119, 119, 119});
     }
   }
 }

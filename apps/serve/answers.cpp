@@ -47,11 +47,8 @@ Reply Service::classify(const Call& call) {
   }
   Json classes = Json::array();
   for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
-    const auto at = static_cast<std::size_t>(index);
-    const auto& labels = model.model().labels;
-    classes.push_back({{"index", index},
-                       {"name", at < labels.size() ? labels[at] : fmt::format("class {}", index)},
-                       {probabilities ? "probability" : "score", score}});
+    classes.push_back(class_json(index, class_name(model.model().labels, index)));
+    classes.back()[probabilities ? "probability" : "score"] = score;
   }
   photo.milliseconds["wait"] = milliseconds(answer.waited);
   photo.milliseconds["run"] = milliseconds(answer.ran);
@@ -117,7 +114,8 @@ Reply Service::segment(const Call& call) {
     const Segmenter::Answer answer = segmenter.segment(photo, most_side);
     Json classes = Json::array();
     for (const Segment& s : answer.segments) {
-      classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}, {"color", color_text(s.index)}});
+      classes.push_back(class_json(s.index, s.name));
+      classes.back().update({{"share", s.share}, {"color", color_text(s.index)}});
     }
     const Json description = {{"model", model.name()},
                               {"width", photo.width},

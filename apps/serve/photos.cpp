@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "lamina/images/resize.h"
+#include "photos/photos.h"
 #include "pictures/maps.h"
 #include "serve/with_photo.h"
 
@@ -48,9 +48,7 @@ Json json_of(const ReceptiveField& field) {
 /// For browsers that do not know its format: as a PNG of the size that the page draws.
 Reply Service::picture(const Call& call) {
   return with_photo(call, [](const Image& photo) {
-    const double scale = std::min(1.0, static_cast<double>(most_side) / std::max(photo.width, photo.height));
-    const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
-    const int width = side(photo.width), height = side(photo.height);
+    const auto [width, height] = sides_within(photo, most_side);
     const Image small = detail::resize_bilinear(photo, width, height, {0, 0, width, height});
     return Reply{.body = detail::encode_png(small), .type = "image/png"};
   });

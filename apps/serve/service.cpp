@@ -14,6 +14,7 @@
 #include "lamina/cuda/runtime/device.h"
 #include "serve/inference.h"
 #include "serve/page.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -22,10 +23,8 @@ using Json = nlohmann::ordered_json;
 
 std::vector<std::string> segments(const std::string& path) {
   std::vector<std::string> result;
-  for (std::size_t begin = 1; begin <= path.size();) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    if (end > begin) result.push_back(path.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string_view part : parts_of(path, '/')) {
+    if (!part.empty()) result.emplace_back(part);
   }
   return result;
 }

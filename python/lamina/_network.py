@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, caffe_imagenet, letterbox, torchvision_imagenet
+from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess
 from ._signatures import with_options
 
 if TYPE_CHECKING:
@@ -93,13 +93,6 @@ def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any
     return np.asarray(array, order="C")
 
 
-NAMED: dict[str, Callable[[], Preprocess]] = {
-    "imagenet": torchvision_imagenet, "caffe": caffe_imagenet, "yolo": lambda: letterbox(640),
-    "symmetric": lambda: Preprocess(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
-    "yolox": lambda: Preprocess(640, 640, divisor=1, order="bgr", aspect="letterbox", fill=(114, 114, 114), placement="corner", antialias=False)}
-"""Of Preprocess, by the names that the command's --preprocess has for them"""
-
-
 class Network:
     """What plans and pools are compiled from: all of a Model but its classifiers, which are made of pools."""
 
@@ -121,10 +114,10 @@ class Network:
 
     @preprocess.setter
     def preprocess(self, value: Preprocess | str | None) -> None:
-        if isinstance(value, str) and value in NAMED:
-            value = NAMED[value]()
+        if isinstance(value, str):
+            value = named_preprocess(value)
         if not isinstance(value, Preprocess | None):
-            raise Error(f"preprocess: expected a lamina.Preprocess, None or one of {', '.join(NAMED)}, got {value!r}")
+            raise Error(f"preprocess: expected a lamina.Preprocess, a name of one or None, got {value!r}")
         self._preprocess = value
 
     @property

@@ -124,9 +124,11 @@ def test_misspelt_names_are_refused(digits, photos):
             model.labels = labels
     model.preprocess = "imagenet"
     assert repr(model.preprocess) == repr(lamina.torchvision_imagenet())
-    for settings in ("imagnet", 3):
-        with pytest.raises(lamina.Error, match="preprocess: expected a lamina.Preprocess, None or one of imagenet, caffe, yolo"):
+    for settings, said in (("imagnet", 'expected one of imagenet, symmetric, caffe, yolo, yolox, got "imagnet"'), (3, "a name of one or None, got 3")):
+        with pytest.raises(lamina.Error, match=f"preprocess: .*{said}"):
             model.preprocess = settings
+    model.preprocess = "yolox"
+    assert model.preprocess.order == "bgr" and model.preprocess.placement == "corner" and model.preprocess.crop == 640
 
 
 def test_a_file_is_asked_for(digits):

@@ -49,18 +49,21 @@ check 'JSON' cmp answer.json - <<'EOF2'
     ],
     "classes": [
       {
-        "index": 0,
+        "class": 0,
         "name": "background",
+        "index": 0,
         "share": 0.5
       },
       {
-        "index": 1,
+        "class": 1,
         "name": "grass",
+        "index": 1,
         "share": 0.25
       },
       {
-        "index": 2,
+        "class": 2,
         "name": "sky",
+        "index": 2,
         "share": 0.25
       }
     ]
