@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <ranges>
+#include <span>
+#include <vector>
 
 #include "lamina/base/text_table.h"
 #include "pictures/canvas.h"
@@ -74,16 +76,48 @@ class Drawing {
     const int width = Canvas::text_width(text, text_) + 2 * margin, height = text_ + 2 * margin;
     const int most_left = std::max(0, canvas_.image().width - width);
     const int left = std::clamp(pixel_at(zoom_ * box.left - pen_ / 2), 0, most_left);
-    int top = pixel_at(zoom_ * box.top - pen_ / 2) - height;
-    if (top < 0) top = std::max(0, pixel_at(zoom_ * box.top));  // inside, where there is no room above
-    canvas_.fill(left, top, width, height, color);
-    canvas_.text(left + margin, top + margin, text, text_, style::background);
+    labels_.push_back({left, free_place(box, left, width, height), width, height, text, color});
+  }
+
+  /// The first on top.
+  void draw_labels() {
+    for (const Label& l : std::views::reverse(labels_)) {
+      canvas_.fill(l.left, l.top, l.width, l.height, l.color);
+      canvas_.text(l.left + text_ / 2, l.top + text_ / 2, l.text, text_, style::background);
+    }
   }
 
  private:
+  struct Label {
+    int left, top, width, height;
+    std::string text;
+    Color color;
+  };
+
+  /// Above the box, else at its top, below it or at its bottom, else further down or up: where the picture is and
+  /// none of the labels before. Where all are taken, as if none were.
+  int free_place(const Box& box, int left, int width, int height) const {
+    constexpr std::size_t most = 300;  // of more nobody reads any, and comparing takes long
+    const int above = pixel_at(zoom_ * box.top - pen_ / 2) - height, top = std::max(0, pixel_at(zoom_ * box.top));
+    const int below = pixel_at(zoom_ * box.bottom + pen_ / 2);
+    std::vector<int> places = {above, top, below, below - height};
+    for (int row = 1; row < 8; ++row) places.insert(places.end(), {top + row * height, above - row * height});
+    const auto labels = std::span(labels_).first(std::min(labels_.size(), most));
+    const auto is_free = [&](int place) {
+      return place >= 0 && place + height <= canvas_.image().height &&
+             std::ranges::none_of(labels, [&](const Label& l) {
+               return l.left < left + width && left < l.left + l.width && l.top < place + height &&
+                      place < l.top + l.height;
+             });
+    };
+    const auto found = std::ranges::find_if(places, is_free);
+    return found != places.end() ? *found : above >= 0 ? above : top;
+  }
+
   Canvas& canvas_;
   float zoom_, pen_ = 2;
   int text_ = 10;
+  std::vector<Label> labels_;
 };
 
 }  // namespace
@@ -107,9 +141,10 @@ Image draw(DetectPicture p) {
     drawing.outline(thing, class_color(thing.label));
     drawing.skeleton(thing.points, class_color(thing.label));
   }
-  for (std::size_t i = p.found.size(); i-- > 0;) {
+  for (std::size_t i = 0; i < p.found.size(); ++i) {
     drawing.label(p.found[i].box, p.names[i], p.found[i].score, class_color(p.found[i].label));
   }
+  drawing.draw_labels();
   return canvas.image();
 }
 
