@@ -20,9 +20,6 @@ using namespace lamina::app;
 
 namespace {
 
-constexpr int exit_failed = 1;
-constexpr int exit_usage = 2;
-
 /// A standard stream that was closed would give its number to the next file opened, and what is printed would go there.
 void keep_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -100,12 +97,12 @@ int run_command(int argc, char** argv) {
 
   if (argc == 1) {
     fmt::print(stderr, "{}", app.help());
-    return exit_usage;
+    return exit_misuse;
   }
   const std::span<char* const> arguments(argv + 1, argv + argc);
   const auto usage_error = [&](const std::string& problem) {
     complain(fmt::format("{} ({} --help shows how it is used)", problem, command_line(app, arguments)));
-    return exit_usage;
+    return exit_misuse;
   };
   try {
     if (const std::string problem = misspelling(app, arguments); !problem.empty()) {
@@ -125,7 +122,7 @@ int run_command(int argc, char** argv) {
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) return nobody_reads() ? 0 : exit_failed;  // of which main says what happened
     complain(error.what());
-    return exit_failed;
+    return is_misuse(error.what()) ? exit_misuse : exit_failed;
   }
 }
 

@@ -116,6 +116,14 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
   return model;
 }
 
+void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (graph.find(name) != nullptr) continue;
+    throw Error(fmt::format("{}: the model has no node \"{}\"{}", option, name,
+                            detail::nearest_text(name, detail::node_names(graph, false))));
+  }
+}
+
 std::string class_name(const std::vector<std::string>& labels, int number) {
   const auto at = static_cast<std::size_t>(number);
   return at < labels.size() ? detail::printable(labels[at]) : fmt::format("class {}", number);

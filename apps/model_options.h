@@ -84,6 +84,9 @@ std::string class_name(const std::vector<std::string>& labels, int number);
 /// {"class", "name"}, and its number by the key of old too: "index".
 nlohmann::ordered_json class_json(int number, const std::string& name);
 
+/// Throws Error, which begins with the option, unless the graph has nodes of these names.
+void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names);
+
 /// The lines of a file of class names. Throws Error if it cannot be read or is empty.
 std::vector<std::string> read_labels(const std::string& path);
 

@@ -41,9 +41,14 @@ std::string meant_digits(const std::string& given) {
 CLI::Validator device_syntax(bool several) {
   return CLI::Validator(
       [several](std::string& text) {
-        if (several ? is_devices_syntax(text) : is_device_syntax(text)) return std::string();
-        return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"",
-                           several ? ", several with commas between, or cuda:all" : "", text);
+        if (several ? !is_devices_syntax(text) : !is_device_syntax(text)) {
+          return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"",
+                             several ? ", several with commas between, or cuda:all" : "", text);
+        }
+        std::vector<std::string_view> parts = parts_of(text, ',');
+        std::ranges::sort(parts);
+        const bool twice = std::ranges::adjacent_find(parts) != parts.end();
+        return twice ? "a device is named twice in " + detail::quote(text) : "";
       },
       several ? "auto|cpu|cuda[:INDEX,...]|cuda:all" : "auto|cpu|cuda[:INDEX]");
 }
@@ -164,6 +169,9 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
     fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
   }
   const Device first = devices().front();
+  if (first.is_cpu() && !row_of(parse_precision(precision)).on_cpu) {
+    throw Error(fmt::format("--precision: the CPU computes in fp32 and bf16; {} needs a CUDA device", precision));
+  }
   const int wanted = parse_architecture(architecture);
   return {.device = first,
           .batch = n,

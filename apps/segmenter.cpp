@@ -89,6 +89,7 @@ Segmenter::Segmenter(const SegmenterOptions& options, Model model)
   if (options.output.empty()) require_purpose(model_, options.model.source(), "segment");
   if (!options.labels.empty()) model_.labels = read_labels(options.labels);
   if (model_.graph.outputs().empty()) throw Error(options.model.source() + ": the model has no output");
+  if (!options.output.empty()) require_nodes(model_.graph, "--output-name", {options.output});
   const auto& nodes = model_.graph.nodes();
   compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
                                              : options.output};

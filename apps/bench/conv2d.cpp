@@ -3,13 +3,14 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
-#include <map>
+#include <memory>
 
 #include "bench/ceilings.h"
 #include "bench/model.h"
 #include "bench/race.h"
 #include "bench/report.h"
 #include "commands/commands.h"
+#include "model_options.h"
 #include "options.h"
 #include "pictures/text.h"
 
@@ -38,9 +39,13 @@ std::vector<std::string_view> chosen(const std::vector<std::string>& names, Devi
 
 void bench(const Conv2dBenchOptions& options) {
   const Device device = parse_device(options.device);
-  Conv2dRace race(options, device);
-  const Shape first = race.input_shape(options.batches.front());
-  (void)race.conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
+  const auto checked = naming("--kernel, --size and the like", [&] {
+    auto begun = std::make_unique<Conv2dRace>(options, device);
+    const Shape first = begun->input_shape(options.batches.front());
+    (void)begun->conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
+    return begun;
+  });
+  Conv2dRace& race = *checked;
   const std::string where = describe_device(device, race.threads());
   const bool table = !options.json.to_stdout();
   if (table) {

@@ -19,7 +19,7 @@ Turn::Turn(const std::string& path) {
   if (failed == 0) return;
   const std::string why = std::strerror(errno);
   if (file_ >= 0) ::close(file_);
-  throw Error("--turns: cannot lock " + path + ": " + why);
+  throw Error("cannot lock " + path + " of --turns: " + why);
 }
 
 Turn::~Turn() {

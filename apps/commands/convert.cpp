@@ -52,7 +52,6 @@ Weights converted(const Weights& weights, DType dtype) {
 }
 
 void convert(const ConvertOptions& options) {
-  detail::require_ending(options.out, {".safetensors"});
   const bool onnx = detail::is_onnx_file(options.in);
   if (onnx && !(options.open.key + options.open.strip_prefix).empty()) {
     throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");
@@ -93,7 +92,9 @@ void add_convert(CLI::App& app) {
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")
       ->required()
       ->transform(shipped(model_file));
-  writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))->required();
+  writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))
+      ->required()
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); }, ""));
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command

@@ -35,6 +35,7 @@ bool each_photo(const Photos& found, std::size_t at_once, nlohmann::ordered_json
       if (!outcome.second.empty()) throw Error(outcome.second);
       finish(photo, outcome.first);
     } catch (const Error& error) {
+      if (found.paths.size() == 1 && is_misuse(error.what())) throw;
       complain(error.what());
       list.push_back({{"photo", name_of_photo(photo)}, {"error", error.what()}});
       good = false;

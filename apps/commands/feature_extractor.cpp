@@ -54,7 +54,6 @@ struct FeatureExtractor::Seen {
 };
 
 FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
-  if (!tensors.empty()) detail::require_ending(tensors, {".safetensors"});
   for (const std::string& name : options.out) {
     std::string& place = name.ends_with(".safetensors") ? tensors : pictures.out;
     if (!place.empty())

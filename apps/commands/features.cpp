@@ -10,6 +10,7 @@
 #include "commands/feature_extractor.h"
 #include "inputs.h"
 #include "lamina/base/thread_pool.h"
+#include "lamina/files/safetensors.h"
 #include "open_file.h"
 #include "outputs.h"
 #include "photos/picture_paths.h"
@@ -115,9 +116,13 @@ void add_features(CLI::App& app) {
   writes(command->add_option("--sheet", options->sheet,
                              "also write all photographs with their strongest maps below each other (.png), of more "
                              "than 40 in pages: sheet.png, sheet-2.png, ..."))
-      ->excludes(explain);
+      ->excludes(explain)
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".png"}); }, ""));
   command->add_flag("--open", options->open, "show the picture, or the sheet, in the desktop's viewer");
-  writes(command->add_option("--output-tensor", options->tensor_out))->group("");  // of old: --out
+  writes(command->add_option("--output-tensor", options->tensor_out))
+      ->group("")
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); },
+                          ""));  // of old: --out
   options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(

@@ -102,7 +102,6 @@ nlohmann::ordered_json json_of(const Quantized& quantized) {
 }
 
 void quantize_model(const QuantizeCommand& command) {
-  detail::require_ending(command.out, {".safetensors", ".onnx"});
   auto [photos, failed, folders] = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
@@ -154,11 +153,17 @@ void add_quantize(CLI::App& app) {
   writes(command->add_option(
              "--out", options->out,
              "the .safetensors file to write, or the .onnx file, without what the model says of photographs"))
-      ->required();
+      ->required()
+      ->check(accepted_by(
+          [](std::string_view name) {
+            detail::require_ending(name, {".safetensors", ".onnx"});
+          },
+          ""));
   command
       ->add_option("--max-error", options->how.max_error,
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
-      ->check(real_number());
+      ->check(real_number())
+      ->default_str("");
   command->add_option("--calibration", options->calibration, "what the 256 levels of a value reach over")
       ->check(one_of({"minmax", "percentile"}));
   command->add_flag("--plain", options->plain, "neither bring channels to ranges alike nor correct biases");

@@ -77,7 +77,7 @@ void serve(ServeOptions options) {
       [&](const Call& call, const Reply& reply, double seconds) { service.done(call, reply, seconds); });
   stop_at_signals(server);
   const int port = server.bind();
-  int code = EXIT_SUCCESS;
+  int code = exit_success;
   std::thread loading([&] {
     try {
       service.load();
@@ -89,7 +89,7 @@ void serve(ServeOptions options) {
       std::fflush(stdout);
     } catch (const std::exception& error) {
       complain(error.what());
-      code = EXIT_FAILURE;
+      code = is_misuse(error.what()) ? exit_misuse : exit_failed;
       server.stop();
     }
   });

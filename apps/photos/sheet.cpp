@@ -20,7 +20,6 @@ constexpr std::size_t max_cards = 40;  // of a page: some 10 MB
 Sheet::Sheet(std::string path, std::span<const std::filesystem::path> photos)
     : path_(std::move(path)), photos_(photos.size()) {
   if (path_.empty()) return;
-  if (!path_.ends_with(".png")) throw Error(fmt::format("--sheet: expected a name that ends in .png, got {}", path_));
   pages_ = (photos_ + max_cards - 1) / max_cards;
   for (std::size_t page = 1; page <= pages_; ++page) {
     for (const auto& photo : photos) require_apart("--sheet", name_of(page), "photos", photo.string());

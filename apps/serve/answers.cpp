@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "model_options.h"
 #include "pictures/segment_picture.h"
@@ -38,13 +37,7 @@ Reply Service::classify(const Call& call) {
   const PoolAnswer answer = run(model, model.pool(), {photo.input});
   const Scores scores = scores_of(model.model().graph);
   const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
-  int top = 5;
-  if (const std::string text = call.parameter("top"); !text.empty()) {
-    if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
-      throw Refusal{400, fmt::format("top: expected a whole number, got {}", text)};
-    }
-    top = std::stoi(text);
-  }
+  const int top = number_of(call, "top", 5, 0, 1 << 24);
   Json classes = Json::array();
   for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
     classes.push_back(class_json(index, class_name(model.model().labels, index)));
@@ -70,12 +63,8 @@ Reply Service::classify(const Call& call) {
 Reply Service::detect(const Call& call) {
   Hosted& model = answering(call, "detect");
   DetectOptions options{.stop = call.gone};
-  for (const auto& [name, value] : {std::pair("confidence", &options.confidence), {"iou", &options.iou}}) {
-    const std::string text = call.parameter(name);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-    const bool number = error == std::errc() && end == text.data() + text.size() && *value >= 0 && *value <= 1;
-    if (!text.empty() && !number) refuse(fmt::format("{}: expected a number from 0 to 1, got {}", name, text));
-  }
+  options.confidence = number_of(call, "confidence", options.confidence, 0.0, 1.0);
+  options.iou = number_of(call, "iou", options.iou, 0.0, 1.0);
   const Detector& detector = model.detector();
   Stopwatch watch;
   return with_photo(call, [&](const Image& photo) {

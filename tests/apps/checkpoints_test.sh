@@ -72,7 +72,7 @@ expect 1 'calls argparse.Namespace; nothing was executed. Save the weights alone
 expect 1 'system".*nothing was executed' inspect attack.pth
 check 'nothing was executed' test ! -e attacked
 expect 1 '"classifier.1.bias.npy" is compressed.*numpy.savez_compressed not' inspect packed.npz
-expect 1 '--key and --strip-prefix say how --weights are read' classify "$three" --model "$digits" --key ema
+expect 2 '--key and --strip-prefix say how --weights are read' classify "$three" --model "$digits" --key ema
 expect 1 'expected a PyTorch checkpoint, for its key "ema"' inspect digits.npz --key ema
 
 # convert
@@ -81,7 +81,7 @@ expect 0 '%  three' classify "$three" --model "$digits" --weights ema.safetensor
 expect 0 'wrote plain.safetensors: 17 tensors' convert backbone.pth plain.safetensors --strip-prefix backbone.
 expect 0 '^features.0.weight ' inspect plain.safetensors
 for name in y.onnx y.npz y.engine y.tar y.unheard-of; do
-  expect 1 "expected a name that ends in .safetensors, which is what is written, got $name" convert model.pth $name
+  expect 2 "expected a name that ends in .safetensors, which is what is written, got $name" convert model.pth $name
   check "no $name" test ! -e $name
 done
 expect 0 'wrote y:' convert model.pth y
