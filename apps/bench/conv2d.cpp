@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "bench/ceilings.h"
-#include "bench/model.h"
 #include "bench/race.h"
 #include "bench/report.h"
 #include "commands/commands.h"

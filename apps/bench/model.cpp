@@ -1,10 +1,13 @@
-#include "bench/model.h"
-
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <fstream>
 #include <future>
@@ -13,7 +16,7 @@
 #include <string>
 
 #include "bench/timer.h"
-#include "bench/turn.h"
+#include "commands/commands.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
@@ -52,6 +55,30 @@ std::size_t peak_resident() {
 struct Resident {
   std::size_t before = peak_resident();
   std::size_t peak = 0;
+};
+
+/// Holds the lock of a file as long as it lives: processes that time on one device take turns, and load and compile
+/// beside each other. An empty path holds nothing. Throws Error if the file cannot be opened or locked.
+class Turn {
+ public:
+  explicit Turn(const std::string& path) {
+    if (path.empty()) return;
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int failed = file_ < 0 ? -1 : ::flock(file_, LOCK_EX);
+    while (failed != 0 && file_ >= 0 && errno == EINTR) failed = ::flock(file_, LOCK_EX);
+    if (failed == 0) return;
+    const std::string why = std::strerror(errno);
+    if (file_ >= 0) ::close(file_);
+    throw Error("cannot lock " + path + " of --turns: " + why);
+  }
+  ~Turn() {
+    if (file_ >= 0) ::close(file_);  // which gives the lock back
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  int file_ = -1;
 };
 
 /// A ready-made network with random weights of the usual size, positive where they may be variances: times do not

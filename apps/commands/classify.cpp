@@ -207,8 +207,7 @@ void classify(ClassifyOptions options) {
 }  // namespace
 
 void add_classify(CLI::App& app) {
-  auto options = std::make_shared<ClassifyOptions>();
-  CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
+  const auto [command, options] = add_command(app, "classify", "Say what is in photographs", classify);
   options->photos.add_to(*command);
   options->model.add_to(*command);
   add_labels_to(*command, options->model.labels);
@@ -226,7 +225,6 @@ void add_classify(CLI::App& app) {
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
-  command->callback([options] { classify(*options); });
 }
 
 }  // namespace lamina::app

@@ -87,8 +87,8 @@ void convert(const ConvertOptions& options) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
+  const auto [command, options] =
+      add_command(app, "convert", "Write weights of any format as one .safetensors file", convert);
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")
       ->required()
       ->transform(shipped(model_file));
@@ -115,7 +115,6 @@ void add_convert(CLI::App& app) {
       "Examples:\n"
       "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet\n"
       "  lamina convert last.ckpt ema.safetensors --key ema --strip-prefix backbone.");
-  command->callback([options] { convert(*options); });
 }
 
 }  // namespace lamina::app

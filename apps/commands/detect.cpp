@@ -65,49 +65,32 @@ struct DetectOutcome {
   std::vector<std::string> crops = {};
 };
 
-class DetectRun {
- public:
-  DetectRun(const DetectCommand& command, const Detector& detector, const DetectFiles& files)
-      : command_(command),
-        detector_(detector),
-        files_(files),
-        options_(command.detect),
-        reader_(command.photos.image()) {
-    options_.classes = wanted_classes(command.classes, detector);
+/// Finds, draws and cuts out.
+DetectOutcome process(const DetectCommand& command, const Detector& detector, const DetectOptions& options,
+                      const DetectFiles& files, PhotoReader& reader, const fs::path& photo) {
+  Image image = reader.read(photo, [](Image decoded) { return decoded; });
+  Stopwatch watch;
+  Detections found = detector.detect(image, options);
+  const double passed = watch.lap();
+  DetectOutcome outcome;
+  outcome.found = {photo, image.width, image.height, std::move(found.found), {}};
+  for (const Detection& thing : outcome.found.things) {
+    outcome.found.names.push_back(detail::printable(detector.name(thing.label)));
   }
-
-  DetectOutcome process(const fs::path& photo) {
-    Image image = reader_.read(photo, [](Image decoded) { return decoded; });
-    Stopwatch watch;
-    Detections found = detector_.detect(image, options_);
-    const double passed = watch.lap();
-    DetectOutcome outcome;
-    outcome.found = {photo, image.width, image.height, std::move(found.found), {}};
-    for (const Detection& thing : outcome.found.things) {
-      outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
-    }
-    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n",
-                               detail::printable(name_of_photo(photo)), image.width, image.height,
-                               summary(outcome.found), passed, found.network_ms, to_string(found.device));
-    if (found.left_out > 0) {
-      complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
-                           name_of_photo(photo), found.candidates, options_.confidence,
-                           found.candidates - found.left_out));
-    }
-    outcome.crops = files_.crops_of(image, outcome.found);
-    if (!command_.no_pictures) {
-      outcome.picture = command_.pictures.encoded(draw({std::move(image), outcome.found.things, outcome.found.names}));
-    }
-    return outcome;
+  outcome.text =
+      fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n", detail::printable(name_of_photo(photo)),
+                  image.width, image.height, summary(outcome.found), passed, found.network_ms, to_string(found.device));
+  if (found.left_out > 0) {
+    complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
+                         name_of_photo(photo), found.candidates, options.confidence,
+                         found.candidates - found.left_out));
   }
-
- private:
-  const DetectCommand& command_;
-  const Detector& detector_;
-  const DetectFiles& files_;
-  DetectOptions options_;
-  PhotoReader reader_;
-};
+  outcome.crops = files.crops_of(image, outcome.found);
+  if (!command.no_pictures) {
+    outcome.picture = command.pictures.encoded(draw({std::move(image), outcome.found.things, outcome.found.names}));
+  }
+  return outcome;
+}
 
 void detect(const DetectCommand& command) {
   const Photos found = find_photos(command.photos);
@@ -121,12 +104,14 @@ void detect(const DetectCommand& command) {
       .compile = command.run.compile_options(1), .devices = command.run.devices(), .size = command.size};
   how.compile.input_shapes = command.model.shapes(model.graph);
   const Detector detector = naming(command.model.source(), [&] { return Detector(model, how); });
-  DetectRun run(command, detector, files);
+  DetectOptions options = command.detect;
+  options.classes = wanted_classes(command.classes, detector);
+  PhotoReader reader(command.photos.image());
   if (!command.no_pictures) pictures.make_directory();
   const bool prose = !command.csv && !command.json.to_stdout();
   if (command.csv) fmt::print("{}", csv_header);
   auto list = nlohmann::ordered_json::array(), coco = list;
-  const auto work = [&](const fs::path& photo) { return run.process(photo); };
+  const auto work = [&](const fs::path& photo) { return process(command, detector, options, files, reader, photo); };
   const std::size_t at_once = how.devices.size() > 1 ? 2 * how.devices.size() : 1;
   const bool good = each_photo(found, at_once, list, work, [&](const fs::path& photo, DetectOutcome& outcome) {
     if (!command.no_pictures) outcome.text += "  " + pictures.write(photo, outcome.picture) + '\n';
@@ -146,8 +131,8 @@ void detect(const DetectCommand& command) {
 }  // namespace
 
 void add_detect(CLI::App& app) {
-  auto options = std::make_shared<DetectCommand>();
-  CLI::App* command = app.add_subcommand("detect", "Find things in photographs: boxes, masks, skeletons");
+  const auto [command, options] =
+      add_command(app, "detect", "Find things in photographs: boxes, masks, skeletons", detect);
   options->photos.add_to(*command);
   options->model.add_to(*command);
   command->add_option("--labels", options->labels, "class names, one on each line, in place of the model's");
@@ -189,7 +174,6 @@ void add_detect(CLI::App& app) {
       made_by +
       "\nExample:\n"
       "  lamina detect docs/images/astronaut.png --model yolo11n.onnx --json -");
-  command->callback([options] { detect(*options); });
 }
 
 }  // namespace lamina::app

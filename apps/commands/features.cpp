@@ -85,8 +85,8 @@ void features(const FeaturesOptions& options) {
 }  // namespace
 
 void add_features(CLI::App& app) {
-  auto options = std::make_shared<FeaturesOptions>();
-  CLI::App* command = app.add_subcommand("features", "Show what a layer's filters see in photographs");
+  const auto [command, options] =
+      add_command(app, "features", "Show what a layer's filters see in photographs", features);
   options->photos.add_to(*command);
   options->model.add_to(*command);
   options->model.add_preprocess_to(*command);
@@ -135,7 +135,6 @@ void add_features(CLI::App& app) {
       "  lamina features docs/images --out pictures --sheet sheet.png\n"
       "  lamina features docs/images/chelsea.png --explain 150,80 --filter 54\n"
       "  lamina features docs/images/chelsea.png --model weights/digits.safetensors --layer features.3");
-  command->callback([options] { features(*options); });
 }
 
 }  // namespace lamina::app

@@ -96,6 +96,9 @@ void print_passes(const InspectOptions& options) {
   fmt::print("{}", detail::describe_passes(model.graph, compile_options(model, options)));
 }
 
+/// What is noted in a file for whoever reads it, and not for Lamina.
+bool is_note(const std::string& key) { return !key.starts_with("lamina.") || key == "lamina.source"; }
+
 Json json_of(const Shape& shape) {
   Json list = Json::array();
   for (const std::int64_t extent : shape) {  // as text where it is not known
@@ -150,7 +153,7 @@ void write_json(const InspectOptions& options) {
     tensors.back()["non_finite"] = s->odd;
   }
   for (const auto& [key, value] : weights.metadata()) {
-    if (!key.starts_with("lamina.") || key == "lamina.source") json["metadata"][key] = value;
+    if (is_note(key)) json["metadata"][key] = value;
   }
   if (onnx || weights.metadata().contains("lamina.graph")) {
     const Model model = opened(options);
@@ -226,8 +229,7 @@ void inspect(const InspectOptions& options) {
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
-    if (!key.starts_with("lamina.") || key == "lamina.source")
-      fmt::print("{}: {}\n", detail::printable(key), detail::printable(value));
+    if (is_note(key)) fmt::print("{}: {}\n", detail::printable(key), detail::printable(value));
   }
   if (!weights.metadata().contains("lamina.graph")) return;
 
@@ -237,9 +239,8 @@ void inspect(const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  auto options = std::make_shared<InspectOptions>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
+  const auto [command, options] =
+      add_command(app, "inspect", "Show the tensors, the graph and the memory of a weight or model file", inspect);
   command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")
       ->required()
       ->transform(shipped(model_file));
@@ -261,7 +262,6 @@ void add_inspect(CLI::App& app) {
   options->json.add_to(*command, "all of it, of the plan its memory,");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
-  command->callback([options] { inspect(*options); });
 }
 
 }  // namespace lamina::app

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
-#include "complain.h"
+#include "commands/each_photo.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
@@ -16,8 +16,6 @@
 #include "model_options.h"
 #include "options.h"
 #include "outputs.h"
-#include "photos/photo_reader.h"
-#include "photos/photos.h"
 #include "progress.h"
 
 namespace lamina::app {
@@ -34,30 +32,25 @@ struct QuantizeCommand {
   RunOptions run;
 };
 
-/// Photographs as inputs of `batch` images; those that cannot be read are named and passed over, which `failed` says.
-std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Graph& graph, const Preprocess& preprocess,
-                                 const ImageOptions& options, std::int64_t batch, bool& failed) {
+/// Photographs as inputs of `batch` images; those that cannot be read are named and passed over, which `good` then
+/// says.
+std::vector<Tensor> read_samples(const Photos& photos, const Graph& graph, const Preprocess& preprocess,
+                                 const ImageOptions& options, std::int64_t batch, bool& good) {
   PhotoReader reader(options);
-  Progress progress(photos.size(), "photographs");
   std::vector<Tensor> samples;
   std::int64_t row = batch;
-  for (const fs::path& photo : photos) {
-    try {
-      const Tensor image = reader.read(photo, [&](const Image& read) { return lamina::preprocess(read, preprocess); });
-      if (row == batch) {
-        samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.width()});
-        row = 0;
-      }
-      // What is left of the last batch shows its first photograph again.
-      for (std::int64_t at = row++; at < batch; ++at) samples.back().slice(at, at + 1).copy_from(image);
-    } catch (const Error& error) {
-      progress.clear();
-      complain(error.what());
-      failed = true;
+  const auto work = [&](const fs::path& photo) {
+    return reader.read(photo, [&](const Image& read) { return lamina::preprocess(read, preprocess); });
+  };
+  auto failures = nlohmann::ordered_json::array();
+  good = each_photo(photos, 1, failures, work, [&](const fs::path&, const Tensor& image) {
+    if (row == batch) {
+      samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.width()});
+      row = 0;
     }
-    progress.advance();
-  }
-  progress.clear();
+    // What is left of the last batch shows its first photograph again.
+    for (std::int64_t at = row++; at < batch; ++at) samples.back().slice(at, at + 1).copy_from(image);
+  });
   if (samples.empty()) throw Error("no photograph could be read: there is nothing to calibrate with");
   for (Tensor& sample : samples) sample = as_input(sample, graph);
   return samples;
@@ -102,7 +95,7 @@ nlohmann::ordered_json json_of(const Quantized& quantized) {
 }
 
 void quantize_model(const QuantizeCommand& command) {
-  auto [photos, failed, folders] = find_photos(command.photos);
+  const Photos photos = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
   // What cannot be is said before the first photograph is read.
@@ -115,8 +108,9 @@ void quantize_model(const QuantizeCommand& command) {
   how.calibration = command.calibration == "minmax" ? Calibration::minmax : Calibration::percentile;
   how.compile = command.run.compile_options(1);
   how.compile.input_shapes = command.model.shapes(model.graph);
+  bool good = true;
   const std::vector<Tensor> samples =
-      read_samples(photos, model.graph, preprocess, command.photos.image(), batch, failed);
+      read_samples(photos, model.graph, preprocess, command.photos.image(), batch, good);
   if (std::ranges::find(*input.shape, open) != input.shape->end())
     how.compile.input_shapes[input.name] = samples[0].shape();
   std::optional<Progress> progress;
@@ -139,14 +133,14 @@ void quantize_model(const QuantizeCommand& command) {
   onnx ? save_onnx(command.out, quantized.model.graph) : save_model(command.out, quantized.model);
   if (!command.json.to_stdout())
     fmt::print("wrote {}: {}\n", command.out, summary_of(quantized, samples.size(), static_cast<std::size_t>(batch)));
-  if (failed) throw Failed();
+  if (!good) throw Failed();
 }
 
 }  // namespace
 
 void add_quantize(CLI::App& app) {
-  auto options = std::make_shared<QuantizeCommand>();
-  CLI::App* command = app.add_subcommand("quantize", "Make a model that multiplies in eight bits");
+  const auto [command, options] =
+      add_command(app, "quantize", "Make a model that multiplies in eight bits", quantize_model);
   command->add_option("model", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
       ->required();
   options->photos.add_to(*command);
@@ -180,7 +174,6 @@ void add_quantize(CLI::App& app) {
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
       "  lamina quantize weights/digits.safetensors weights/digits --out digits8.safetensors --max-error 0.05");
-  command->callback([options] { quantize_model(*options); });
 }
 
 }  // namespace lamina::app

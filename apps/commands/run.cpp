@@ -78,8 +78,8 @@ void run(const RunCommandOptions& options) {
 }  // namespace
 
 void add_run(CLI::App& app) {
-  auto options = std::make_shared<RunCommandOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
+  const auto [command, options] =
+      add_command(app, "run", "Run a model on tensors or a photograph and write its outputs", run);
   options->model.add_to(*command);
   options->model.add_preprocess_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
@@ -96,7 +96,6 @@ void add_run(CLI::App& app) {
   command->footer(
       "Example:\n"
       "  lamina run --model weights/alexnet-conv1.safetensors --input docs/images/chelsea.png --out maps.safetensors");
-  command->callback([options] { run(*options); });
 }
 
 }  // namespace lamina::app

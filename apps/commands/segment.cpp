@@ -98,8 +98,7 @@ void segment(const SegmentOptions& options) {
 }  // namespace
 
 void add_segment(CLI::App& app) {
-  auto options = std::make_shared<SegmentOptions>();
-  CLI::App* command = app.add_subcommand("segment", "Colour photographs by what a model sees where");
+  const auto [command, options] = add_command(app, "segment", "Colour photographs by what a model sees where", segment);
   SegmenterOptions& segmenter = options->segmenter;
   options->photos.add_to(*command);
   segmenter.model.add_to(*command);
@@ -127,7 +126,6 @@ void add_segment(CLI::App& app) {
       made_by +
       "\nExample:\n"
       "  lamina segment docs/images/coffee.png --model lraspp.onnx --json -");
-  command->callback([options] { segment(*options); });
 }
 
 }  // namespace lamina::app

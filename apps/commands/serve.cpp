@@ -104,8 +104,8 @@ void serve(ServeOptions options) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  auto options = std::make_shared<ServeOptions>();
-  CLI::App* command = app.add_subcommand("serve", "Answer over HTTP: a page to see with, and an inference protocol");
+  const auto [command, options] =
+      add_command(app, "serve", "Answer over HTTP: a page to see with, and an inference protocol", serve);
   HostOptions& host = options->service.host;
   command
       ->add_option(
@@ -158,7 +158,6 @@ void add_serve(CLI::App& app) {
       "Example:\n"
       "  lamina serve\n"
       "  curl --data-binary @weights/digits/7.png http://127.0.0.1:8080/classify?model=digits");
-  command->callback([options] { serve(*options); });
 }
 
 }  // namespace lamina::app

@@ -214,9 +214,8 @@ void verify(const VerifyOptions& options) {
 }  // namespace
 
 void add_verify(CLI::App& app) {
-  auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command =
-      app.add_subcommand("verify", "Compare a model's results with expected ones, node by node, or in each precision");
+  const auto [command, options] = add_command(
+      app, "verify", "Compare a model's results with expected ones, node by node, or in each precision", verify);
   options->model.add_to(*command);
   CLI::Option_group* expected = command->add_option_group("what is expected");
   expected->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name");
@@ -248,7 +247,6 @@ void add_verify(CLI::App& app) {
       "Example:\n"
       "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors\n"
       "  lamina verify --model detector.onnx --against fp32 --input page.jpg");
-  command->callback([options] { verify(*options); });
 }
 
 }  // namespace lamina::app

@@ -102,17 +102,15 @@ SaidOfModel SaidOfModels::of(const std::string& model) const {
   CLI::App form;
   said.add_to(form);
   std::vector<std::string> arguments;  // the last one first, as parse() wants them
-  for (const auto& [option, words] : words_) {
-    std::string value;
-    bool by_name = false;
-    for (const std::string& word : words) {
-      const std::string name = model_in(word);
-      if (!name.empty() && name == model) said.by_name = by_name = true;
-      if (name == model || (name.empty() && !by_name)) {
-        value = option + '=' + word.substr(name.empty() ? 0 : name.size() + 1);
-      }
-    }
-    if (!value.empty()) arguments.insert(arguments.begin(), value);
+  for (const auto& option : words_) {
+    const std::vector<std::string>& words = option.second;
+    auto word = std::find_if(words.rbegin(), words.rend(), [&](const auto& each) { return model_in(each) == model; });
+    const bool own = word != words.rend();
+    if (!own)
+      word = std::find_if(words.rbegin(), words.rend(), [](const auto& each) { return model_in(each).empty(); });
+    if (word == words.rend()) continue;
+    said.by_name = said.by_name || own;
+    arguments.insert(arguments.begin(), option.first + '=' + word->substr(own ? model.size() + 1 : 0));
   }
   form.parse(std::move(arguments));
   return said;

@@ -67,7 +67,8 @@ auto Service::with_photo(const Call& call, const Use& use) {
     const ImageOptions options = {
         .orientation = Orientation::upright, .transparency = Transparency::on_white, .memory = memory_.whole()};
     const std::uint64_t needed = decoding_memory(bytes, "photograph", options);
-    const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
+    MemoryBudget::Claim claim(memory_);
+    claim.wait_for(std::min(needed, memory_.whole()));  // too much is refused below
     return use(decode_image(bytes, "photograph", options));
   } catch (const Error& error) {
     throw Refusal{422, error.what()};
