@@ -13,6 +13,7 @@
 
 #include "complain.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/plan/not_finite.h"
 #include "photos/photos.h"
 #include "words.h"
@@ -214,6 +215,14 @@ Graph with_inputs(const Graph& graph, const InputShapes& shapes, const Constants
   }
   for (const int output : graph.outputs()) result.output({output});
   return result;
+}
+
+void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (graph.find(name) != nullptr) continue;
+    throw Error(fmt::format("{}: the model has no node \"{}\"{}", option, name,
+                            detail::nearest_text(name, detail::node_names(graph, false))));
+  }
 }
 
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs) {

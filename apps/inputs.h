@@ -53,6 +53,9 @@ std::string labels_file(const std::string& name);
 /// none.
 std::string fetched_classifier();
 
+/// Throws Error, which begins with the option, unless the graph has nodes of these names.
+void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names);
+
 /// Says once, in a line on stderr, which outputs hold NaN or infinite numbers, where some do.
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs);
 

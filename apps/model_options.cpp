@@ -100,9 +100,18 @@ void add_open_to(CLI::App& command, OpenOptions& options) {
 }
 
 Weights open_weights(const std::string& path, const OpenOptions& options) {
-  Weights weights = Weights::open(path, options);
-  for (const std::string& note : weights.notes()) complain(note);
-  return weights;
+  try {
+    Weights weights = Weights::open(path, options);
+    for (const std::string& note : weights.notes()) complain(note);
+    return weights;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    for (const auto& [option, value] :
+         {std::pair("--key: ", options.key), {"--strip-prefix: ", options.strip_prefix}}) {
+      if (!value.empty() && message.find('"' + value) != message.npos) throw Error(option + message);
+    }
+    throw;
+  }
 }
 
 CLI::Validator network_name() { return one_of({network_names().begin(), network_names().end()}); }
@@ -114,14 +123,6 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
   load_into(model, weights, path);
   model.preprocess = network_preprocess(arch);
   return model;
-}
-
-void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (graph.find(name) != nullptr) continue;
-    throw Error(fmt::format("{}: the model has no node \"{}\"{}", option, name,
-                            detail::nearest_text(name, detail::node_names(graph, false))));
-  }
 }
 
 std::string class_name(const std::vector<std::string>& labels, int number) {

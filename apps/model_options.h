@@ -81,11 +81,8 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
 
 /// What a class is called, fit for a terminal: by its label, or "class 7".
 std::string class_name(const std::vector<std::string>& labels, int number);
-/// {"class", "name"}, and its number by the key of old too: "index".
+/// {"class", "name"}, and its number by the key of old too, "index", for those who read that.
 nlohmann::ordered_json class_json(int number, const std::string& name);
-
-/// Throws Error, which begins with the option, unless the graph has nodes of these names.
-void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names);
 
 /// The lines of a file of class names. Throws Error if it cannot be read or is empty.
 std::vector<std::string> read_labels(const std::string& path);

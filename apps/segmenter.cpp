@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <future>
+#include <numeric>
 
 #include "inputs.h"
 #include "known_weights.h"
@@ -189,8 +190,7 @@ Segmenter::Answer Segmenter::segment(const Image& photo, int most) {
                 run.outputs[0].shape(),
                 run.device};
   const std::vector<std::int64_t> counts = answer.map.counts(scores.shape()[1]);
-  std::int64_t seen = 0;
-  for (const std::int64_t count : counts) seen += count;
+  const std::int64_t seen = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
     const int number = static_cast<int>(i);

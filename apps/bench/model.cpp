@@ -134,23 +134,23 @@ double rate_of_pool(const Graph& graph, const CompileOptions& compile, const Poo
   PlanPool pool(graph, compile, pool_options);
   const std::vector<Tensor> inputs = random_inputs(pool.plan(), options.inputs == "host" ? "host" : "pinned");
   std::deque<std::future<std::vector<Tensor>>> under_way;
+  const auto take = [&] {
+    (void)under_way.front().get();
+    under_way.pop_front();
+  };
   const auto run_for = [&](double seconds) {
     const auto start = Clock::now();
     const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
     std::int64_t runs = 0;
     for (; passed() < seconds; ++runs) {
       while (under_way.size() < 2 * pool.workers().size()) under_way.push_back(pool.submit(inputs));
-      (void)under_way.front().get();
-      under_way.pop_front();
+      take();
     }
     return static_cast<double>(runs * options.batch) / passed();
   };
   (void)run_for(options.seconds / 2);  // warm-up
   const double rate = run_for(options.seconds);
-  while (!under_way.empty()) {
-    (void)under_way.front().get();
-    under_way.pop_front();
-  }
+  while (!under_way.empty()) take();
   return rate;
 }
 

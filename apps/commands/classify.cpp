@@ -92,8 +92,7 @@ class Report {
     if (json_.asked()) {
       auto classes = nlohmann::ordered_json::array();
       for (const auto& [index, score] : answer.classes) {
-        classes.push_back(class_json(index, class_name(model_.labels, index)));
-        classes.back()[what_] = score;
+        classes.push_back({{"class", index}, {"name", class_name(model_.labels, index)}, {what_, score}});
       }
       list_.push_back({{"photo", name_of_photo(answer.photo)}, {"classes", classes}});
       if (!answer.error.empty()) list_.back()["error"] = answer.error;

@@ -20,18 +20,12 @@ namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-Model model_of(const FeaturesOptions& options) {
-  ModelOptions model = options.model;
-  if (model.model.empty() && model.arch.empty() && model.weights.empty()) model.model = default_model();
-  return model.load();
-}
-
 /// How photographs become the input of the model, which then takes them in colours and channels first.
-Preprocess photographed(const FeaturesOptions& options, Model& model, const std::string& source) {
+Preprocess photographed(const FeaturesOptions& options, Model& model) {
   if (!model.preprocess && !options.model.preprocess.given()) {
-    require_purpose(model, source, "segment", ", --preprocess yolo shows its layers");
+    require_purpose(model, options.model.source(), "segment", ", --preprocess yolo shows its layers");
   }
-  const Preprocess found = options.model.preprocess.of(model, options.model.shapes(model.graph), source);
+  const Preprocess found = options.model.preprocess_of(model);
   take_photographs(model.graph);
   return found;
 }
@@ -68,17 +62,16 @@ FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options
 FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const FeatureOutputs& outputs)
     : options_(options),
       outputs_(outputs),
-      model_(model_of(options)),
-      source_(options.model.source().empty() ? default_model() : options.model.source()),
-      preprocess_(photographed(options, model_, source_)),
-      layer_(shown_layer(model_.graph, options.layer, source_)),
+      model_(options.model.load()),
+      preprocess_(photographed(options, model_)),
+      layer_(shown_layer(model_.graph, options.layer, options.model.source())),
       reader_(options.photos.image()),
       plan_(compile()) {
   print_warnings(model_);
   const Shape& maps = plan_.output_shapes()[0];
   if (maps.rank() != 4 || maps[0] != 1 || maps.numel() == 0) {
-    throw Error(fmt::format("{}: expected a layer of feature maps [1, C, H, W], {} gives {}", source_, layer_.name,
-                            maps.to_string()));
+    throw Error(fmt::format("{}: expected a layer of feature maps [1, C, H, W], {} gives {}", options.model.source(),
+                            layer_.name, maps.to_string()));
   }
 }
 

@@ -74,7 +74,6 @@ class FeatureExtractor {
   const FeaturesOptions& options_;
   const FeatureOutputs& outputs_;
   Model model_;
-  std::string source_;
   Preprocess preprocess_;
   ShownLayer layer_;
   PhotoReader reader_;

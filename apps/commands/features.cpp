@@ -42,14 +42,15 @@ std::string suffix_of(const FeaturesOptions& options) {
   return suffix.starts_with('_') ? suffix.substr(1) : suffix;
 }
 
-void features(const FeaturesOptions& options) {
+void features(FeaturesOptions options) {
   const FeatureOutputs outputs(options);
-  if (options.model.source().empty()) {
+  if ((options.model.source() + options.model.arch).empty()) {
+    options.model.model = default_model();
     for (const auto& [option, file] : {std::pair("--out", outputs.tensors),
                                        {"--out", outputs.pictures.out},
                                        {"--sheet", options.sheet},
                                        {"--json", options.json.file()}}) {
-      require_apart(option, file, "the model", default_model());
+      require_apart(option, file, "the model", options.model.model);
     }
   }
   const Photos found = find_photos(options.photos);

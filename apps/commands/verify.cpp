@@ -111,8 +111,7 @@ std::vector<std::string> expected_names(const Weights& golden, const Graph& grap
   for (const Graph::Node& node : graph.nodes()) {
     if (is_computed(node)) nodes.push_back(node.name);
   }
-  const auto expected = [&](const Graph::Node& node) { return is_computed(node) && golden.contains(node.name); };
-  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), expected)) {
+  if (std::ranges::none_of(nodes, [&](const std::string& name) { return golden.contains(name); })) {
     throw Error(fmt::format("{}: names no node of the graph, so nothing was compared; it holds {}; the nodes are {}",
                             path, listed(golden.names()), listed(nodes)));
   }

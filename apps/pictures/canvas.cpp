@@ -105,7 +105,8 @@ void Canvas::line(float x0, float y0, float x1, float y1, float width, Color col
   }
 }
 
-void Canvas::text(int x, int y, const std::string& text, int size, Color color) {
+void Canvas::text(int x, int y, const std::string& text, int size, Color color, At at) {
+  if (at != At::begin) x -= text_width(text, size) / (at == At::middle ? 2 : 1);
   draw_letters(code_points(text), size, [&](int dx, int dy, std::uint8_t amount) {
     const int column = x + dx, row = y + dy;
     if (column < 0 || column >= image_.width || row < 0 || row >= image_.height) return;

@@ -50,8 +50,10 @@ class Canvas {
   void picture(int x, int y, const Image& picture);
   /// A line with round ends, its middle from one place to the other; of no length, a dot.
   void line(float x0, float y0, float x1, float y1, float width, Color color);
-  /// UTF-8 text whose capitals are `size` pixels high, the first's upper left corner at (x, y).
-  void text(int x, int y, const std::string& text, int size, Color color);
+  /// UTF-8 text whose capitals are `size` pixels high, their upper edge at y; it begins at x, or has its middle there,
+  /// or its end.
+  enum class At : std::uint8_t { begin, middle, end };
+  void text(int x, int y, const std::string& text, int size, Color color, At at = At::begin);
   static int text_width(const std::string& text, int size);
   /// The text, without its middle if it is wider.
   static std::string shortened(const std::string& text, int size, int width);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -20,11 +19,7 @@ Color frost(float value) {
   return along(stops, value);
 }
 
-std::string two_digits(float value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 2).ptr;
-  return {text.data(), end};
-}
+std::string two_digits(float value) { return written(static_cast<double>(value), std::chars_format::general, 2); }
 
 /// The pixels [first, last) of `size` that pixel `i` of `out` shows.
 struct Covered {
@@ -53,6 +48,11 @@ struct Between {
 };
 
 }  // namespace
+
+std::string written(double value, std::chars_format format, int digits) {
+  std::array<char, 64> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format, digits).ptr};
+}
 
 std::vector<Strength> strongest(const Tensor& maps, int count) {
   const std::span<const float> values = maps.values<float>();
@@ -181,10 +181,8 @@ void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scal
   const std::string middle = scale.negative ? "0" : two_digits(scale.largest / 4);
   const int below = y + height + 8;
   canvas.text(x, below, low, style::caption_size, style::faint);
-  canvas.text(x + (width - Canvas::text_width(middle, style::caption_size)) / 2, below, middle, style::caption_size,
-              style::faint);
-  canvas.text(x + width - Canvas::text_width(high, style::caption_size), below, high, style::caption_size,
-              style::faint);
+  canvas.text(x + width / 2, below, middle, style::caption_size, style::faint, Canvas::At::middle);
+  canvas.text(x + width, below, high, style::caption_size, style::faint, Canvas::At::end);
 }
 
 void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo) {

@@ -99,8 +99,7 @@ class Legend {
       canvas.fill(x, y, box(), box(), plain ? pale : class_color(s.index));
       if (plain) canvas.fill(x + edge, y + edge, box() - 2 * edge, box() - 2 * edge, background);
       canvas.text(x + box() + gap(), letters, Canvas::shortened(s.name, size_, name_width_), size_, ink);
-      const std::string share = percent(s.share);
-      canvas.text(x + column_ - Canvas::text_width(share, size_), letters, share, size_, pale);
+      canvas.text(x + column_, letters, percent(s.share), size_, pale, Canvas::At::end);
       ++line;
     }
     canvas.text(left + x(line), top + y(line) + (box() - size_) / 2, picture_.footnote, size_, pale);

@@ -22,9 +22,7 @@ constexpr int value_height = 30, line_height = text_size + 11;
 
 /// With two digits behind the point, or as many as tell it from every other float.
 std::string text_of(double value) {
-  std::array<char, 64> text{};
-  const auto format = std::abs(value) >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format, 2).ptr};
+  return written(value, std::abs(value) >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed, 2);
 }
 
 std::string exactly(float value) {
@@ -175,8 +173,8 @@ Image draw(const WindowPicture& p) {
   int x = margin;
   const auto square = [&](const std::string& words, const char* sign) {
     caption(x, below + square_height + 8, words);
-    canvas.text(x + square_width + sign_width / 2 - Canvas::text_width(sign, title_size) / 2,
-                below + square_height / 2 - title_size / 2, sign, title_size, ink);
+    canvas.text(x + square_width + sign_width / 2, below + square_height / 2 - title_size / 2, sign, title_size, ink,
+                Canvas::At::middle);
     x += square_width + sign_width;
   };
   draw_pixels(canvas, x, below, zoom, p.input, w);

@@ -40,6 +40,7 @@ done <<'ROWS'
 2 name_of_a_.png features PHOTO --out x.webp
 2 a_folder_for_2_photographs features PHOTO PHOTO --out x.png
 2 the_model_has_no_input inspect digits --constant no=3
+2 for_its_key_"no" inspect digits --key no
 2 expected_extents inspect digits --input-shape input=ax3
 2 expected_32 serve --model digits --size digits=3 --port 0
 # work that fails
