@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
 #include <span>
 #include <vector>
 
@@ -81,9 +80,9 @@ class Drawing {
 
   /// The first on top.
   void draw_labels() {
-    for (const Label& l : std::views::reverse(labels_)) {
-      canvas_.fill(l.left, l.top, l.width, l.height, l.color);
-      canvas_.text(l.left + text_ / 2, l.top + text_ / 2, l.text, text_, style::background);
+    for (auto l = labels_.rbegin(); l != labels_.rend(); ++l) {
+      canvas_.fill(l->left, l->top, l->width, l->height, l->color);
+      canvas_.text(l->left + text_ / 2, l->top + text_ / 2, l->text, text_, style::background);
     }
   }
 
@@ -128,8 +127,8 @@ std::span<const std::pair<int, int>> bones_of(std::span<const Keypoint> points) 
 }
 
 Image draw(DetectPicture p) {
-  for (const Detection& thing : std::views::reverse(p.found)) {
-    if (thing.mask) tint(p.photo, *thing.mask, class_color(thing.label));
+  for (auto thing = p.found.rbegin(); thing != p.found.rend(); ++thing) {
+    if (thing->mask) tint(p.photo, *thing->mask, class_color(thing->label));
   }
   const int zoom = std::max(1, least_side / std::max(p.photo.width, p.photo.height));
   if (zoom > 1) p.photo.rgb = enlarged(p.photo.rgb, p.photo.width, p.photo.height, 3, zoom);
@@ -137,9 +136,9 @@ Image draw(DetectPicture p) {
   Canvas canvas(p.photo.width, p.photo.height, style::background);
   canvas.picture(0, 0, p.photo);
   Drawing drawing(canvas, static_cast<float>(zoom));
-  for (const Detection& thing : std::views::reverse(p.found)) {
-    drawing.outline(thing, class_color(thing.label));
-    drawing.skeleton(thing.points, class_color(thing.label));
+  for (auto thing = p.found.rbegin(); thing != p.found.rend(); ++thing) {
+    drawing.outline(*thing, class_color(thing->label));
+    drawing.skeleton(thing->points, class_color(thing->label));
   }
   for (std::size_t i = 0; i < p.found.size(); ++i) {
     drawing.label(p.found[i].box, p.names[i], p.found[i].score, class_color(p.found[i].label));
