@@ -67,6 +67,18 @@ std::vector<const Graph::Node*> input_nodes(const Graph& graph) {
   return nodes;
 }
 
+Shape one_input(const Graph& graph, const InputShapes& said, const std::string& source) {
+  if (graph.inputs().size() != 1) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
+                            graph.inputs().size(), listed(graph.input_names())));
+  }
+  const Graph::Node& node = input_node(graph);
+  if (said.empty()) return *node.shape;
+  if (const auto found = said.find(node.name); found != said.end()) return found->second;
+  throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(node.name),
+                          detail::quote(said.begin()->first)));
+}
+
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
 
 std::string shipped_file(const std::string& name) {

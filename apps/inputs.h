@@ -19,6 +19,9 @@ using InputShapes = std::map<std::string, Shape, std::less<>>;
 const Graph::Node& input_node(const Graph& graph, std::size_t i = 0);
 std::vector<const Graph::Node*> input_nodes(const Graph& graph);
 
+/// The shape of the model's one input, as it or --input-shape says. Throws Error where it has several, or another name.
+Shape one_input(const Graph& graph, const InputShapes& said, const std::string& source);
+
 /// The model's inputs out of a tensor file (by input name; an .npy, which has none, serves a lone input) or a
 /// photograph (preprocessed as the model says); values of optional inputs go to `constants`. Floats are converted to
 /// f32 where the model takes that. Throws Error naming what is missing, and what nobody reads: but for inputs the file

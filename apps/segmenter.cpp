@@ -32,12 +32,8 @@ static_assert(voc_classes.size() == 21);
 /// The model's one input [N, 3, H, W], with the extents that --input-shape says.
 Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   const std::string& source = options.model.source();
-  if (graph.inputs().size() != 1) {
-    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
-                            graph.inputs().size(), listed(graph.input_names())));
-  }
+  Shape shape = one_input(graph, {}, source);
   const Graph::Node& node = input_node(graph);
-  Shape shape = *node.shape;
   const auto is = [&](int i, std::int64_t extent) { return shape[i] == extent || shape[i] == open; };
   const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= max_side); };
   const auto is_batch = [&](int i) { return shape[i] == batch || (is_side(i) && shape[i] <= max_batch); };
@@ -48,12 +44,7 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   }
   const InputShapes given = options.model.shapes(graph);
   if (given.empty()) return shape;
-  const auto found = given.find(node.name);
-  if (found == given.end()) {
-    throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(node.name),
-                            detail::quote(given.begin()->first)));
-  }
-  const Shape declared = std::exchange(shape, found->second);
+  const Shape declared = std::exchange(shape, one_input(graph, given, source));
   bool agree = fits();
   for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
   if (!agree) {

@@ -67,16 +67,8 @@ std::array<std::uint8_t, 3> levels(std::string_view text) {
 
 /// Height and width of the model's one input; 0 where they are left open. Throws Error.
 std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
-  const std::vector<std::string> names = graph.input_names();
-  if (names.size() != 1) {
-    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
-                            names.size(), listed(names)));
-  }
-  const Shape declared = *input_node(graph).shape;
-  Shape shape = declared;
-  const auto given = shapes.find(names[0]);
-  if (given != shapes.end()) {
-    shape = given->second;
+  const Shape shape = one_input(graph, shapes, source), declared = *input_node(graph).shape;
+  if (!shapes.empty()) {
     bool agree = shape.rank() == 4 && declared.rank() == 4 && (shape[0] == 1 || shape[0] == declared[0]);
     for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
     if (!agree) {
@@ -84,9 +76,6 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const
           fmt::format("--input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model's {}, got {}",
                       declared.to_string(), shape.to_string()));
     }
-  } else if (!shapes.empty()) {
-    throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(names[0]),
-                            detail::quote(shapes.begin()->first)));
   }
   constexpr std::int64_t max_side = 10000;  // of Preprocess::crop
   const auto form = picture_input(shape);
@@ -95,7 +84,7 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const
     throw Error(
         fmt::format("{}: expected a model with one input for photographs, [N, 3, H, W] or [N, H, W, 3], of three "
                     "channels or one; {} is {}",
-                    given != shapes.end() ? "--input-shape" : source, names[0], shape.to_string()));
+                    shapes.empty() ? source : "--input-shape", input_node(graph).name, shape.to_string()));
   }
   const auto known = [](std::int64_t side, std::int64_t other) {
     return static_cast<int>(std::max<std::int64_t>({side == open ? other : side, 0}));
