@@ -32,6 +32,15 @@ inline std::string in_servers_words(std::string_view message) {
   return detail::in_words(std::string(message), words);
 }
 
+/// Whether an error says what is wrong with the command line: it then begins with the option that it is about.
+inline bool is_misuse(std::string_view message) {
+  const std::string words = in_commands_words(message);
+  return words.starts_with("--") || words.starts_with("expected --") || words.starts_with("the argument ");
+}
+
+/// What the command exits with: README and docs/troubleshooting.md say it too.
+enum ExitCode : int { exit_success = 0, exit_failed = 1, exit_misuse = 2 };
+
 /// "lamina: MESSAGE" on stderr, with control characters escaped: what a file says must not drive a terminal.
 inline void complain(std::string_view message) {
   std::fprintf(stderr, "lamina: %s\n", detail::printable(in_commands_words(message), detail::LineEnds::kept).c_str());

@@ -1,7 +1,6 @@
 #include "help.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <string_view>
 #include <vector>
@@ -44,33 +43,13 @@ std::string unbracketed(std::string text) {
 }
 
 /// What few need: `--help-all` has it. Everything else is in `--help` too.
-constexpr std::array rare = {"--weights",
-                             "--key",
-                             "--strip-prefix",
-                             "--input-shape",
-                             "--constant",
-                             "--as-stored",
-                             "--memory",
-                             "--fill",
-                             "--scale",
-                             "--mean",
-                             "--std",
-                             "--bgr",
-                             "--resize",
-                             "--fit",
-                             "--algorithm",
-                             "--architecture",
-                             "--batch-invariant",
-                             "--linear-weights",
-                             "--path",
-                             "--max-body",
-                             "--allow-host",
-                             "--max-queue",
-                             "--max-delay"};
+constexpr std::string_view rare =
+    " weights key strip-prefix input-shape constant as-stored memory fill scale mean std bgr resize fit algorithm "
+    "architecture batch-invariant linear-weights path max-body allow-host max-queue max-delay ";
 
 bool is_rare(const CLI::Option& option) {
-  return std::ranges::any_of(
-      rare, [&](const char* name) { return option.check_lname(std::string_view(name).substr(2).data()); });
+  return std::ranges::any_of(option.get_lnames(),
+                             [](const std::string& name) { return rare.find(' ' + name + ' ') != rare.npos; });
 }
 
 /// "there is no option ..." for the first argument that looks like one and is none of the command's; empty if all is

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -14,8 +13,10 @@
 
 #include "complain.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/plan/not_finite.h"
 #include "photos/photos.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -39,10 +40,6 @@ Tensor fitted(const Tensor& tensor, const Graph::Node& input, const std::string&
   return tensor.to(DType::f32);
 }
 
-const Graph::Node& input_node(const Graph& graph, std::size_t i) {
-  return graph.nodes()[static_cast<std::size_t>(graph.inputs()[i])];
-}
-
 /// Where the module of the Python package lies, if this code is in it; else some folder without files of ours.
 fs::path package_folder() {
   Dl_info here = {};
@@ -59,6 +56,28 @@ fs::path data_folder() {
 }
 
 }  // namespace
+
+const Graph::Node& input_node(const Graph& graph, std::size_t i) {
+  return graph.nodes()[static_cast<std::size_t>(graph.inputs()[i])];
+}
+
+std::vector<const Graph::Node*> input_nodes(const Graph& graph) {
+  std::vector<const Graph::Node*> nodes;
+  for (const int input : graph.inputs()) nodes.push_back(&graph.nodes()[static_cast<std::size_t>(input)]);
+  return nodes;
+}
+
+Shape one_input(const Graph& graph, const InputShapes& said, const std::string& source) {
+  if (graph.inputs().size() != 1) {
+    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
+                            graph.inputs().size(), listed(graph.input_names())));
+  }
+  const Graph::Node& node = input_node(graph);
+  if (said.empty()) return *node.shape;
+  if (const auto found = said.find(node.name); found != said.end()) return found->second;
+  throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(node.name),
+                          detail::quote(said.begin()->first)));
+}
 
 std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
 
@@ -147,11 +166,10 @@ namespace {
 template <class T>
 std::optional<std::vector<T>> numbers_in(std::string_view text) {
   std::vector<T> numbers;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const auto [stopped, error] = std::from_chars(text.data() + begin, text.data() + end, numbers.emplace_back());
-    if (error != std::errc() || stopped != text.data() + end) return std::nullopt;
-    begin = end + 1;
+  for (const std::string_view part : parts_of(text, ',')) {
+    const auto number = number_in<T>(part);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
   }
   return numbers;
 }
@@ -209,6 +227,14 @@ Graph with_inputs(const Graph& graph, const InputShapes& shapes, const Constants
   }
   for (const int output : graph.outputs()) result.output({output});
   return result;
+}
+
+void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (graph.find(name) != nullptr) continue;
+    throw Error(fmt::format("{}: the model has no node \"{}\"{}", option, name,
+                            detail::nearest_text(name, detail::node_names(graph, false))));
+  }
 }
 
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs) {

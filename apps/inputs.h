@@ -15,6 +15,13 @@ namespace lamina::app {
 using Constants = std::map<std::string, Tensor, std::less<>>;
 using InputShapes = std::map<std::string, Shape, std::less<>>;
 
+/// An input of the graph, and all of them.
+const Graph::Node& input_node(const Graph& graph, std::size_t i = 0);
+std::vector<const Graph::Node*> input_nodes(const Graph& graph);
+
+/// The shape of the model's one input, as it or --input-shape says. Throws Error where it has several, or another name.
+Shape one_input(const Graph& graph, const InputShapes& said, const std::string& source);
+
 /// The model's inputs out of a tensor file (by input name; an .npy, which has none, serves a lone input) or a
 /// photograph (preprocessed as the model says); values of optional inputs go to `constants`. Floats are converted to
 /// f32 where the model takes that. Throws Error naming what is missing, and what nobody reads: but for inputs the file
@@ -48,6 +55,9 @@ std::string labels_file(const std::string& name);
 /// The classifier that `python -m lamina.get_classifier` brought into the user's data folder; empty where there is
 /// none.
 std::string fetched_classifier();
+
+/// Throws Error, which begins with the option, unless the graph has nodes of these names.
+void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names);
 
 /// Says once, in a line on stderr, which outputs hold NaN or infinite numbers, where some do.
 void say_not_finite(const Plan& plan, std::span<const Tensor> outputs);

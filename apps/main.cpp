@@ -16,10 +16,9 @@
 #include "help.h"
 #include "outputs.h"
 
-namespace {
+using namespace lamina::app;
 
-constexpr int exit_failed = 1;
-constexpr int exit_usage = 2;
+namespace {
 
 /// A standard stream that was closed would give its number to the next file opened, and what is printed would go there.
 void keep_standard_streams() {
@@ -41,7 +40,7 @@ bool nobody_reads() {
 bool output_arrived() {
   const bool failed = std::ferror(stdout) != 0;
   if ((std::fflush(stdout) == 0 && !failed) || nobody_reads()) return true;
-  lamina::app::complain(
+  complain(
       fmt::format("cannot write to standard output: {}", errno == 0 ? "some of it was lost" : std::strerror(errno)));
   return false;
 }
@@ -64,54 +63,49 @@ std::vector<char*> usual_words(int argc, char** argv) {
 /// No command begins that would write over what it reads.
 void guard_outputs(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    command->parse_complete_callback([command] { lamina::app::require_outputs_apart(*command); });
+    command->parse_complete_callback([command] { require_outputs_apart(*command); });
     guard_outputs(*command);
   }
 }
 
 int run_command(int argc, char** argv) {
   CLI::App app("Lamina runs convolutional networks on photographs.", "lamina");
-  app.formatter(std::make_shared<lamina::app::HelpFormatter>());  // before the commands, which inherit it
+  app.formatter(std::make_shared<HelpFormatter>());  // before the commands, which inherit it
+  app.option_defaults()->always_capture_default();   // which the commands inherit too
   app.set_help_all_flag("--help-all", "all options, and those that few need");
   app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
   app.require_subcommand(1);
   app.footer(
       "lamina COMMAND --help shows the options of a command and an example.\n"
       "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong.");
-  lamina::app::add_features(app);
-  lamina::app::add_classify(app);
-  lamina::app::add_segment(app);
+  for (const auto add : {add_features, add_classify, add_segment,
 #ifdef LAMINA_DETECT
-  lamina::app::add_detect(app);
+                         add_detect,
 #endif
-  lamina::app::add_run(app);
-  lamina::app::add_verify(app);
-  lamina::app::add_inspect(app);
-  lamina::app::add_convert(app);
+                         add_run, add_verify, add_inspect, add_convert,
 #ifdef LAMINA_QUANTIZE
-  lamina::app::add_quantize(app);
+                         add_quantize,
 #endif
-  lamina::app::add_bench(app);
-  lamina::app::add_doctor(app);
+                         add_bench, add_doctor,
 #ifdef LAMINA_SERVE
-  lamina::app::add_serve(app);
+                         add_serve,
 #endif
-  lamina::app::add_manual(app);
-
+                         add_manual}) {
+    add(app);
+  }
   guard_outputs(app);
 
   if (argc == 1) {
     fmt::print(stderr, "{}", app.help());
-    return exit_usage;
+    return exit_misuse;
   }
   const std::span<char* const> arguments(argv + 1, argv + argc);
   const auto usage_error = [&](const std::string& problem) {
-    lamina::app::complain(
-        fmt::format("{} ({} --help shows how it is used)", problem, lamina::app::command_line(app, arguments)));
-    return exit_usage;
+    complain(fmt::format("{} ({} --help shows how it is used)", problem, command_line(app, arguments)));
+    return exit_misuse;
   };
   try {
-    if (const std::string problem = lamina::app::misspelling(app, arguments); !problem.empty()) {
+    if (const std::string problem = misspelling(app, arguments); !problem.empty()) {
       return usage_error(problem);
     }
     app.parse(argc, argv);
@@ -119,16 +113,16 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
-    return usage_error(lamina::app::problem_of(error));
-  } catch (const lamina::app::Failed&) {
+    return usage_error(problem_of(error));
+  } catch (const Failed&) {
     return exit_failed;
   } catch (const std::bad_alloc&) {
-    lamina::app::complain("out of memory");
+    complain("out of memory");
     return exit_failed;
   } catch (const std::exception& error) {
     if (std::ferror(stdout) != 0) return nobody_reads() ? 0 : exit_failed;  // of which main says what happened
-    lamina::app::complain(error.what());
-    return exit_failed;
+    complain(error.what());
+    return is_misuse(error.what()) ? exit_misuse : exit_failed;
   }
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "lamina/onnx/onnx.h"
 #include "options.h"
 #include "photos/notes_beside.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -100,9 +100,18 @@ void add_open_to(CLI::App& command, OpenOptions& options) {
 }
 
 Weights open_weights(const std::string& path, const OpenOptions& options) {
-  Weights weights = Weights::open(path, options);
-  for (const std::string& note : weights.notes()) complain(note);
-  return weights;
+  try {
+    Weights weights = Weights::open(path, options);
+    for (const std::string& note : weights.notes()) complain(note);
+    return weights;
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    for (const auto& [option, value] :
+         {std::pair("--key: ", options.key), {"--strip-prefix: ", options.strip_prefix}}) {
+      if (!value.empty() && message.find('"' + value) != message.npos) throw Error(option + message);
+    }
+    throw;
+  }
 }
 
 CLI::Validator network_name() { return one_of({network_names().begin(), network_names().end()}); }
@@ -114,6 +123,15 @@ Model model_of(const std::string& arch, const Weights& weights, const std::strin
   load_into(model, weights, path);
   model.preprocess = network_preprocess(arch);
   return model;
+}
+
+std::string class_name(const std::vector<std::string>& labels, int number) {
+  const auto at = static_cast<std::size_t>(number);
+  return at < labels.size() ? detail::printable(labels[at]) : fmt::format("class {}", number);
+}
+
+nlohmann::ordered_json class_json(int number, const std::string& name) {
+  return {{"class", number}, {"name", name}, {"index", number}};
 }
 
 std::vector<std::string> read_labels(const std::string& path) {
@@ -219,17 +237,12 @@ InputShapes InputOptions::shapes_of(const Graph& graph) const {
     }
     std::vector<std::int64_t> extents;
     const std::string_view shape = std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1);
-    for (std::size_t begin = 0; begin < shape.size();) {
-      const std::size_t end = std::min(shape.find('x', begin), shape.size());
-      std::int64_t extent = 0;
-      const auto [stopped, error] = std::from_chars(shape.data() + begin, shape.data() + end, extent);
-      if (shape.substr(begin, end - begin) == "N") {
-        extent = batch;
-      } else if (error != std::errc() || stopped != shape.data() + end || extent < 0) {
+    for (const std::string_view part : shape.empty() ? std::vector<std::string_view>() : parts_of(shape, 'x')) {
+      const auto extent = number_in<std::int64_t>(part);
+      if (part != "N" && !(extent && *extent >= 0)) {
         throw Error(fmt::format("--input-shape: expected extents such as 1x3x224x224, got {}", shape));
       }
-      extents.push_back(extent);
-      begin = end + 1;
+      extents.push_back(part == "N" ? batch : *extent);
     }
     result[equals == std::string::npos ? names[0] : text.substr(0, equals)] =
         Shape(std::span<const std::int64_t>(extents));
@@ -239,7 +252,7 @@ InputShapes InputOptions::shapes_of(const Graph& graph) const {
 
 void ModelOptions::add_preprocess_to(CLI::App& command) { preprocess.add_to(command, size_help); }
 
-void ModelOptions::add_labels_to(CLI::App& command) {
+void add_labels_to(CLI::App& command, std::string& labels) {
   command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's")
       ->transform(shipped(labels_file));
 }

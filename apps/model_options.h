@@ -3,6 +3,7 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,6 @@ struct ModelOptions {
 
   /// Adds --model, --weights, --key, --strip-prefix, --arch, --input-shape and --constant.
   void add_to(CLI::App& command);
-  void add_labels_to(CLI::App& command);
   /// Adds --preprocess and its parts.
   void add_preprocess_to(CLI::App& command);
   /// How photographs become the model's input, with what was said of it and of its shape. Throws Error.
@@ -46,6 +46,9 @@ struct ModelOptions {
   const std::string& source() const { return model.empty() ? weights : model; }
 };
 
+/// Adds --labels.
+void add_labels_to(CLI::App& command, std::string& labels);
+
 /// Adds --key and --strip-prefix.
 void add_open_to(CLI::App& command, OpenOptions& options);
 /// Weights::open; stderr tells what it chose.
@@ -54,6 +57,16 @@ Weights open_weights(const std::string& path, const OpenOptions& options);
 /// Puts the file in the place of the name of a model that ships, or of class names, as `model_file` and `labels_file`
 /// find it: what reads options, and what keeps their files from being overwritten, sees files.
 CLI::Validator shipped(std::string (*file_of)(const std::string& name));
+
+/// What `work` returns; its Error names the model.
+template <class Work>
+auto naming(const std::string& source, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    throw Error(source + ": " + error.what());
+  }
+}
 
 /// A model file. Throws Error; where there are weights alone in it, says what to do with them.
 Model open_model(const std::string& path);
@@ -65,6 +78,11 @@ CLI::Validator network_name();
 /// named as ImageNet's if they are 1000.
 /// Throws Error, saying whose weights they are where that can be told.
 Model model_of(const std::string& arch, const Weights& weights, const std::string& path);
+
+/// What a class is called, fit for a terminal: by its label, or "class 7".
+std::string class_name(const std::vector<std::string>& labels, int number);
+/// {"class", "name"}, and its number by the key of old too, "index", for those who read that.
+nlohmann::ordered_json class_json(int number, const std::string& name);
 
 /// The lines of a file of class names. Throws Error if it cannot be read or is empty.
 std::vector<std::string> read_labels(const std::string& path);

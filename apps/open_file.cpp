@@ -30,7 +30,7 @@ bool is_set(const char* variable) {
 
 void open_file(const std::filesystem::path& path) {
   const auto fail = [&](const std::string& why) {
-    throw Error(fmt::format("--open: {}; open {} yourself", why, path.string()));
+    throw Error(fmt::format("cannot show it as --open asks: {}; open {} yourself", why, path.string()));
   };
   if (needs_display && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY")) {
     fail("there is no desktop here (neither DISPLAY nor WAYLAND_DISPLAY is set)");

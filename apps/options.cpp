@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -22,10 +22,7 @@ bool is_device_syntax(std::string_view text) {
 }
 
 bool is_devices_syntax(std::string_view text) {
-  if (text == "cuda:all") return true;
-  const std::size_t comma = text.find(',');
-  if (!is_device_syntax(text.substr(0, comma))) return false;
-  return comma == std::string_view::npos || is_devices_syntax(text.substr(comma + 1));
+  return text == "cuda:all" || std::ranges::all_of(parts_of(text, ','), is_device_syntax);
 }
 
 /// "; did you mean 10?" for 1O: a number in which letters stand that look like digits.
@@ -44,9 +41,14 @@ std::string meant_digits(const std::string& given) {
 CLI::Validator device_syntax(bool several) {
   return CLI::Validator(
       [several](std::string& text) {
-        if (several ? is_devices_syntax(text) : is_device_syntax(text)) return std::string();
-        return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"",
-                           several ? ", several with commas between, or cuda:all" : "", text);
+        if (several ? !is_devices_syntax(text) : !is_device_syntax(text)) {
+          return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"",
+                             several ? ", several with commas between, or cuda:all" : "", text);
+        }
+        std::vector<std::string_view> parts = parts_of(text, ',');
+        std::ranges::sort(parts);
+        const bool twice = std::ranges::adjacent_find(parts) != parts.end();
+        return twice ? "a device is named twice in " + detail::quote(text) : "";
       },
       several ? "auto|cpu|cuda[:INDEX,...]|cuda:all" : "auto|cpu|cuda[:INDEX]");
 }
@@ -54,10 +56,8 @@ CLI::Validator device_syntax(bool several) {
 CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   return CLI::Validator(
       [least, most](std::string& text) {
-        std::int64_t number = 0;
-        const char* end = text.data() + text.size();
-        const auto [rest, error] = std::from_chars(text.data(), end, number);
-        if (error == std::errc() && rest == end && number >= least && number <= most) return std::string();
+        const auto number = number_in<std::int64_t>(text);
+        if (number && *number >= least && *number <= most) return std::string();
         return fmt::format("expected a whole number from {} to {}, got \"{}\"{}", least, most, text,
                            meant_digits(text));
       },
@@ -139,22 +139,19 @@ int parse_architecture(std::string_view text) {
 
 void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--device", device, several ? "where to run; batches go to whichever is free" : "where to run")
-      ->check(device_syntax(several))
-      ->capture_default_str();
+      ->check(device_syntax(several));
   command.add_option("--precision", precision, "arithmetic; tf32 and fp16 need a GPU")
-      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
-      ->capture_default_str();
+      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"));
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/inside/kernels.md explains them")
-      ->transform(algorithm_name({"auto"}))
-      ->capture_default_str();
+      ->transform(algorithm_name({"auto"}));
   command
       .add_option("--architecture", architecture,
                   "plan for a GPU of this compute capability, such as 8.0, on one that has more; 0: what it has")
       ->type_name("MAJOR.MINOR")
-      ->check(accepted_by([](std::string_view text) { (void)parse_architecture(text); }, "such as 8.0"));
+      ->check(accepted_by([](std::string_view text) { (void)parse_architecture(text); }, "such as 8.0"))
+      ->default_str("");
   command.add_option("--linear-weights", linear_weights, "how a CPU keeps the weights of fully connected layers")
-      ->check(one_of({"f32", "bf16", "f16"}))
-      ->capture_default_str();
+      ->check(one_of({"f32", "bf16", "f16"}));
   if (batch_invariant) {
     command.add_flag_callback(
         "--fastest", [this] { batch_invariant = false; },
@@ -163,9 +160,7 @@ void RunOptions::add_to(CLI::App& command, bool several) {
     command.add_flag("--batch-invariant", batch_invariant,
                      "on a GPU: the same bits for an image whichever others run with it");
   }
-  command.add_option("--threads", threads, "CPU threads; 0: one for each core")
-      ->check(whole_number(0, 1024))
-      ->capture_default_str();
+  command.add_option("--threads", threads, "CPU threads; 0: one for each core")->check(whole_number(0, 1024));
 }
 
 CompileOptions RunOptions::compile_options(std::int64_t n) const {
@@ -174,6 +169,9 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
     fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
   }
   const Device first = devices().front();
+  if (first.is_cpu() && !row_of(parse_precision(precision)).on_cpu) {
+    throw Error(fmt::format("--precision: the CPU computes in fp32 and bf16; {} needs a CUDA device", precision));
+  }
   const int wanted = parse_architecture(architecture);
   return {.device = first,
           .batch = n,

@@ -108,7 +108,7 @@ void make_folder(std::string_view option, const fs::path& folder) {
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem)
-    throw Error(fmt::format("{}: cannot make the folder {}: {}", option, folder.string(), problem.message()));
+    throw Error(fmt::format("cannot make the folder {} of {}: {}", folder.string(), option, problem.message()));
 }
 
 }  // namespace lamina::app

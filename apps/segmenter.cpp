@@ -6,11 +6,14 @@
 #include <array>
 #include <cmath>
 #include <future>
+#include <numeric>
 
 #include "inputs.h"
 #include "known_weights.h"
 #include "lamina/base/names.h"
 #include "lamina/images/resize.h"
+#include "photos/photos.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -29,12 +32,8 @@ static_assert(voc_classes.size() == 21);
 /// The model's one input [N, 3, H, W], with the extents that --input-shape says.
 Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   const std::string& source = options.model.source();
-  if (graph.inputs().size() != 1) {
-    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
-                            graph.inputs().size(), listed(graph.input_names())));
-  }
-  const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
-  Shape shape = *node.shape;
+  Shape shape = one_input(graph, {}, source);
+  const Graph::Node& node = input_node(graph);
   const auto is = [&](int i, std::int64_t extent) { return shape[i] == extent || shape[i] == open; };
   const auto is_side = [&](int i) { return shape[i] == open || (shape[i] >= 1 && shape[i] <= max_side); };
   const auto is_batch = [&](int i) { return shape[i] == batch || (is_side(i) && shape[i] <= max_batch); };
@@ -45,12 +44,7 @@ Shape input_shape(const SegmenterOptions& options, const Graph& graph) {
   }
   const InputShapes given = options.model.shapes(graph);
   if (given.empty()) return shape;
-  const auto found = given.find(node.name);
-  if (found == given.end()) {
-    throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(node.name),
-                            detail::quote(given.begin()->first)));
-  }
-  const Shape declared = std::exchange(shape, found->second);
+  const Shape declared = std::exchange(shape, one_input(graph, given, source));
   bool agree = fits();
   for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
   if (!agree) {
@@ -87,6 +81,7 @@ Segmenter::Segmenter(const SegmenterOptions& options, Model model)
   if (options.output.empty()) require_purpose(model_, options.model.source(), "segment");
   if (!options.labels.empty()) model_.labels = read_labels(options.labels);
   if (model_.graph.outputs().empty()) throw Error(options.model.source() + ": the model has no output");
+  if (!options.output.empty()) require_nodes(model_.graph, "--output-name", {options.output});
   const auto& nodes = model_.graph.nodes();
   compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
                                              : options.output};
@@ -132,14 +127,9 @@ void Segmenter::name_classes(std::int64_t classes) {
   }
 }
 
-std::string Segmenter::class_name(std::size_t index) const {
-  return index < model_.labels.size() ? detail::printable(model_.labels[index]) : fmt::format("class {}", index);
-}
-
 bool Segmenter::has_background() const {
   if (model_.labels.empty()) return false;
-  std::string name = model_.labels[0];
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+  const std::string name = lower(model_.labels[0]);
   return name == "background" || name == "__background__";
 }
 
@@ -179,25 +169,24 @@ Segmenter::Answer Segmenter::segment(const Image& photo, int most) {
   say_not_finite(pool->plan(), run.outputs);
   const Tensor scores = run.outputs[0].slice(0, 1).to(DType::f32);
   ThreadPool threads(threads_);
-  const double scale = std::min(1.0, static_cast<double>(most) / std::max(photo.width, photo.height));
-  const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
-  const auto scaled = [&](Seen seen, int pixels) {
-    const double share = static_cast<double>(side(pixels)) / pixels;
+  const auto [width, height] = sides_within(photo, most);
+  const auto scaled = [](Seen seen, int side, int pixels) {
+    const double share = static_cast<double>(side) / pixels;
     return Seen{seen.begin * share, seen.extent * share};
   };
-  Answer answer{class_map(scores, scaled(view.x, photo.width), scaled(view.y, photo.height), side(photo.width),
-                          side(photo.height), threads),
+  Answer answer{class_map(scores, scaled(view.x, width, photo.width), scaled(view.y, height, photo.height), width,
+                          height, threads),
                 {},
                 {input.shape()[0], 3, view.input.height, view.input.width},
                 run.outputs[0].shape(),
                 run.device};
   const std::vector<std::int64_t> counts = answer.map.counts(scores.shape()[1]);
-  std::int64_t seen = 0;
-  for (const std::int64_t count : counts) seen += count;
+  const std::int64_t seen = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
+    const int number = static_cast<int>(i);
     answer.segments.push_back(
-        {static_cast<int>(i), class_name(i), static_cast<double>(counts[i]) / static_cast<double>(seen)});
+        {number, class_name(model_.labels, number), static_cast<double>(counts[i]) / static_cast<double>(seen)});
   }
   std::ranges::stable_sort(answer.segments, std::ranges::greater(), &Segment::share);
   return answer;

@@ -58,7 +58,6 @@ class Segmenter {
   /// Plans for photographs of that size. Those of another size go, when nobody runs them any more.
   std::shared_ptr<PlanPool> pool_for(std::int64_t height, std::int64_t width);
   void name_classes(std::int64_t classes);
-  std::string class_name(std::size_t index) const;
 
   const SegmenterOptions& options_;
   Model model_;

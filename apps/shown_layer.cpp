@@ -14,16 +14,13 @@
 namespace lamina::app {
 namespace {
 
-bool is_any(std::string_view op, std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, op) != names.end();
-}
-
 bool is(const Graph::Node& node, std::initializer_list<std::string_view> ops) {
-  return node.module != nullptr && is_any(node.module->op(), ops);
+  return node.module != nullptr && std::ranges::find(ops, node.module->op()) != ops.end();
 }
 
 /// Lamina's own layer, and ONNX's.
 bool is_convolution(const Graph::Node& node) { return is(node, {"conv2d", "Conv"}); }
+bool is_norm(const Graph::Node& node) { return is(node, {"batch_norm2d", "BatchNormalization"}); }
 
 /// The first convolution, with the ReLU right after it if there is one.
 const Graph::Node& first_layer(const Graph& graph, const std::string& source) {
@@ -49,25 +46,27 @@ const Graph::Node& layer_called(const Graph& graph, const std::string& name, con
                " (lamina inspect ", source, " lists them)");
 }
 
-/// Its weights or bias, a parameter of Lamina's layer and an operand of ONNX's.
-Tensor operand_of(const Graph& graph, const Graph::Node& convolution, std::string_view name, std::size_t place) {
-  for (const Module::Parameter& parameter : convolution.module->parameters()) {
+/// What a node reads; null where it reads nothing there.
+const Graph::Node* before(const Graph& graph, const Graph::Node& node, std::size_t place = 0) {
+  const bool known = node.inputs.size() > place && node.inputs[place] >= 0;
+  return known ? &graph.nodes()[static_cast<std::size_t>(node.inputs[place])] : nullptr;
+}
+
+/// Its weights or bias, a parameter of Lamina's layer and a constant operand of ONNX's; else undefined.
+Tensor operand_of(const Graph& graph, const Graph::Node& node, std::string_view name, std::size_t place) {
+  for (const Module::Parameter& parameter : node.module->parameters()) {
     if (parameter.name == name) return parameter.value;
   }
-  if (convolution.inputs.size() <= place || convolution.inputs[place] < 0) return {};
-  const Graph::Node& operand = graph.nodes()[static_cast<std::size_t>(convolution.inputs[place])];
-  return is(operand, {"Constant"}) ? operand.module->parameters()[0].value : Tensor();
+  const Graph::Node* operand = before(graph, node, place);
+  return operand != nullptr && is(*operand, {"Constant"}) ? operand->module->parameters()[0].value : Tensor();
 }
 
 using Field = std::optional<ReceptiveField>;
 
 /// Of a convolution or a pooling, by the attributes of Lamina's layers or ONNX's; none of other layers.
 Field window_of_layer(const Graph::Node& node, std::span<const Shape> inputs) {
-  constexpr std::array convolutions = {"conv2d", "Conv"};
-  constexpr std::array poolings = {"max_pool2d", "avg_pool2d", "MaxPool", "AveragePool"};
-  const auto is_one_of = [&](const auto& names) { return std::ranges::find(names, node.module->op()) != names.end(); };
-  const bool convolution = is_one_of(convolutions);
-  if (!convolution && !is_one_of(poolings)) return {};
+  const bool convolution = is_convolution(node);
+  if (!convolution && !is(node, {"max_pool2d", "avg_pool2d", "MaxPool", "AveragePool"})) return {};
   const Attributes attributes = node.module->attributes();
   AttributeReader reader(attributes);
   const auto either = [&](const char* ours, const char* onnx, Size2d fallback) {
@@ -101,12 +100,7 @@ Field window_of_layer(const Graph::Node& node, std::span<const Shape> inputs) {
 /// What places of maps with zeros around see of those maps; nothing for other ways to pad.
 Field window_of_pad(const Graph& graph, const Graph::Node& node) {
   if (!is(node, {"Pad"}) || node.inputs.size() < 2 || node.inputs.size() > 3) return {};
-  const auto constant = [&](std::size_t i) {
-    const int from = i < node.inputs.size() ? node.inputs[i] : -1;
-    const Graph::Node* operand = from < 0 ? nullptr : &graph.nodes()[static_cast<std::size_t>(from)];
-    return operand != nullptr && is(*operand, {"Constant"}) ? operand->module->parameters()[0].value : Tensor();
-  };
-  const Tensor pads = constant(1), value = constant(2);
+  const Tensor pads = operand_of(graph, node, "pads", 1), value = operand_of(graph, node, "value", 2);
   const Attributes attributes = node.module->attributes();
   AttributeReader reader(attributes);
   if (reader.text("mode", "constant") != "constant" || !pads.defined() || pads.dtype() != DType::i64) return {};
@@ -123,17 +117,16 @@ Field window_of_pad(const Graph& graph, const Graph::Node& node) {
 void find_filters(const Graph& graph, const Graph::Node& shown, ShownLayer& layer) {
   // Layers that keep the maps apart: what they show is still what the filters made.
   const Graph::Node* node = &shown;
-  while (is(*node, {"relu", "Relu", "batch_norm2d", "BatchNormalization"}) && node->inputs[0] >= 0) {
-    layer.normalised = layer.normalised || is(*node, {"batch_norm2d", "BatchNormalization"});
-    node = &graph.nodes()[static_cast<std::size_t>(node->inputs[0])];
+  for (; before(graph, *node) != nullptr && (is_norm(*node) || is(*node, {"relu", "Relu"}));
+       node = before(graph, *node)) {
+    layer.normalised = layer.normalised || is_norm(*node);
   }
   if (!is_convolution(*node)) return;
   const Tensor weights = operand_of(graph, *node, "weight", 1), bias = operand_of(graph, *node, "bias", 2);
   if (!weights.defined() || weights.shape().rank() != 4) return;
   const std::int64_t channels = weights.shape()[1];
   // One channel may also be a depthwise layer's, whose filters are no pictures.
-  const int input = node->inputs[0];
-  const bool first = input >= 0 && graph.nodes()[static_cast<std::size_t>(input)].module == nullptr;
+  const bool first = before(graph, *node) != nullptr && before(graph, *node)->module == nullptr;
   const bool colours = channels == 3 || (channels == 1 && first);
   if (colours) layer.filters = weights.to(DType::f32);
   if (colours && first) layer.field = window_of_layer(*node, std::array{Shape(), weights.shape()});
@@ -176,38 +169,34 @@ ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::s
 }
 
 std::optional<MadeOf> made_of(const Graph& graph, const std::string& name) {
-  const auto& nodes = graph.nodes();
-  const auto before = [&](const Graph::Node& node, std::size_t i = 0) {
-    const bool known = node.inputs.size() > i && node.inputs[i] >= 0;
-    return known ? &nodes[static_cast<std::size_t>(node.inputs[i])] : nullptr;
-  };
   MadeOf made;
   const Graph::Node* node = graph.find(name);
   if (node != nullptr && is(*node, {"Mul"}) && node->inputs.size() == 2) {  // x times its own sigmoid
     for (const std::size_t i : {0U, 1U}) {
-      const Graph::Node *x = before(*node, i), *other = before(*node, 1 - i);
-      if (x == nullptr || other == nullptr || !is(*other, {"Sigmoid"}) || before(*other) != x) continue;
+      const Graph::Node *x = before(graph, *node, i), *other = before(graph, *node, 1 - i);
+      if (x == nullptr || other == nullptr || !is(*other, {"Sigmoid"}) || before(graph, *other) != x) continue;
       made.then = "SiLU", node = x;
       break;
     }
   } else if (node != nullptr && is(*node, {"relu", "Relu", "sigmoid", "Sigmoid", "Clip", "LeakyRelu", "HardSwish",
                                            "HardSigmoid", "Tanh", "Elu", "Gelu", "Mish", "Softplus"})) {
-    made.then = node->module->op(), node = before(*node);
+    made.then = node->module->op(), node = before(graph, *node);
   }
   const Graph::Node* norm = nullptr;
-  if (node != nullptr && is(*node, {"batch_norm2d", "BatchNormalization"})) norm = std::exchange(node, before(*node));
-  if (node == nullptr || node->module == nullptr || before(*node) == nullptr) return {};
+  if (node != nullptr && is_norm(*node)) norm = std::exchange(node, before(graph, *node));
+  if (node == nullptr || node->module == nullptr || before(graph, *node) == nullptr) return {};
   const bool sum = is_convolution(*node);
   if (!sum && (norm != nullptr || !made.then.empty())) return {};
   if (sum) made.weights = operand_of(graph, *node, "weight", 1);
   if (sum && (!made.weights.defined() || made.weights.shape().rank() != 4)) return {};
   const Field window = window_of_layer(*node, std::array{Shape(), made.weights.shape()});
   if (!window) return {};
-  made.window = *window, made.from = before(*node)->name;
+  made.window = *window, made.from = before(graph, *node)->name;
   // Zeros that a layer of its own puts around are as good as the convolution's own.
-  const Field pad = sum ? window_of_pad(graph, *before(*node)) : Field();
-  if (const Field whole = pad ? through(*pad, *window) : Field(); whole && before(*before(*node)) != nullptr) {
-    made.window = *whole, made.from = before(*before(*node))->name;
+  const Field pad = sum ? window_of_pad(graph, *before(graph, *node)) : Field();
+  if (const Field whole = pad ? through(*pad, *window) : Field();
+      whole && before(graph, *before(graph, *node)) != nullptr) {
+    made.window = *whole, made.from = before(graph, *before(graph, *node))->name;
   }
   made.how = sum ? "sum" : is(*node, {"max_pool2d", "MaxPool"}) ? "max" : "mean";
   if (!sum) return made;

@@ -3,13 +3,13 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
-#include <map>
+#include <memory>
 
 #include "bench/ceilings.h"
-#include "bench/model.h"
 #include "bench/race.h"
 #include "bench/report.h"
 #include "commands/commands.h"
+#include "model_options.h"
 #include "options.h"
 #include "pictures/text.h"
 
@@ -38,9 +38,13 @@ std::vector<std::string_view> chosen(const std::vector<std::string>& names, Devi
 
 void bench(const Conv2dBenchOptions& options) {
   const Device device = parse_device(options.device);
-  Conv2dRace race(options, device);
-  const Shape first = race.input_shape(options.batches.front());
-  (void)race.conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
+  const auto checked = naming("--kernel, --size and the like", [&] {
+    auto begun = std::make_unique<Conv2dRace>(options, device);
+    const Shape first = begun->input_shape(options.batches.front());
+    (void)begun->conv().output_shape({&first, 1});  // a mistake is to be told before a table is begun
+    return begun;
+  });
+  Conv2dRace& race = *checked;
   const std::string where = describe_device(device, race.threads());
   const bool table = !options.json.to_stdout();
   if (table) {
@@ -81,40 +85,23 @@ void add_bench(CLI::App& app) {
   CLI::App* command = group->add_subcommand(
       "conv2d", "Race the convolution algorithms on one geometry (default: AlexNet's first layer)");
   const auto positive = whole_number(1, 1 << 20);
-  command->add_option("--in", options->in, "input channels")->check(positive)->capture_default_str();
-  command->add_option("--out", options->out, "filters")->check(positive)->capture_default_str();
-  command->add_option("--size", options->size, "input height and width; one number for both, as below")
-      ->expected(1, 2)
-      ->delimiter(',')
-      ->check(positive)
-      ->capture_default_str();
-  command->add_option("--kernel", options->kernel, "kernel size")
-      ->expected(1, 2)
-      ->delimiter(',')
-      ->check(positive)
-      ->capture_default_str();
-  command->add_option("--stride", options->stride, "stride")
-      ->expected(1, 2)
-      ->delimiter(',')
-      ->check(positive)
-      ->capture_default_str();
-  command->add_option("--padding", options->padding, "zeros around the input")
-      ->expected(1, 2)
-      ->delimiter(',')
-      ->check(real_number())
-      ->capture_default_str();
-  command->add_option("--dilation", options->dilation, "distance of kernel taps")
-      ->expected(1, 2)
-      ->delimiter(',')
-      ->check(positive)
-      ->capture_default_str();
-  command->add_option("--groups", options->groups, "independent convolutions")->check(positive)->capture_default_str();
+  command->add_option("--in", options->in, "input channels")->check(positive);
+  command->add_option("--out", options->out, "filters")->check(positive);
+  const auto add_sides = [&](const char* name, std::vector<int>& sides, const char* help, const CLI::Validator& check) {
+    command->add_option(name, sides, help)->expected(1, 2)->delimiter(',')->check(check);
+  };
+  add_sides("--size", options->size, "input height and width; one number for both, as below", positive);
+  add_sides("--kernel", options->kernel, "kernel size", positive);
+  add_sides("--stride", options->stride, "stride", positive);
+  add_sides("--padding", options->padding, "zeros around the input", real_number());
+  add_sides("--dilation", options->dilation, "distance of kernel taps", positive);
+  command->add_option("--groups", options->groups, "independent convolutions")->check(positive);
   command->add_flag("--relu", options->relu, "fuse a ReLU");
   command->add_flag("--no-bias", options->no_bias, "without bias");
-  static const std::map<std::string, Layout> layouts = {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}};
   command
       ->add_option_function<std::string>(
-          "--layout", [options](const std::string& text) { options->layout = layouts.at(text); },
+          "--layout",
+          [options](const std::string& text) { options->layout = text == "nhwc" ? Layout::nhwc : Layout::nchw; },
           "how activations are stored; nhwc: in the precision's type, as inside a network")
       ->check(one_of({"nchw", "nhwc"}))
       ->default_str("nchw");
@@ -123,25 +110,16 @@ void add_bench(CLI::App& app) {
           "--input-format", [options](const std::string& text) { options->input = parse_format(text); },
           "how the input is stored, where not as --layout says (f32 in nchw)")
       ->check(accepted_by([](std::string_view text) { (void)parse_format(text); }, "f32|f16|bf16[,nhwc]"));
-  command->add_option("--batch", options->batches, "batches, e.g. 1,8,32")
-      ->delimiter(',')
-      ->check(positive)
-      ->capture_default_str();
-  command->add_option("--device", options->device, "where to run")->check(device_syntax())->capture_default_str();
+  command->add_option("--batch", options->batches, "batches, e.g. 1,8,32")->delimiter(',')->check(positive);
+  command->add_option("--device", options->device, "where to run")->check(device_syntax());
   command->add_option("--precision", options->precisions, "arithmetic; on the CPU fp32, and bf16 channels last")
       ->delimiter(',')
-      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"))
-      ->capture_default_str();
+      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"));
   command->add_option("--algorithm", options->algorithms, "docs/inside/kernels.md explains them")
       ->delimiter(',')
-      ->transform(algorithm_name({"all", "auto"}))
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")
-      ->check(whole_number(0, 1024))
-      ->capture_default_str();
-  command->add_option("--seconds", options->seconds, "how long to measure each line")
-      ->check(real_number(0.01, 60))
-      ->capture_default_str();
+      ->transform(algorithm_name({"all", "auto"}));
+  command->add_option("--threads", options->threads, "CPU threads; 0: one for each core")->check(whole_number(0, 1024));
+  command->add_option("--seconds", options->seconds, "how long to measure each line")->check(real_number(0.01, 60));
   options->json.add_to(*command, "the results");
   command->footer(
       "Times are medians after a warm-up, p10..p90 in ms what the middle 80 % of them are between. On a GPU, buffers\n"

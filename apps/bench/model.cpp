@@ -1,10 +1,13 @@
-#include "bench/model.h"
-
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <deque>
 #include <fstream>
 #include <future>
@@ -13,7 +16,7 @@
 #include <string>
 
 #include "bench/timer.h"
-#include "bench/turn.h"
+#include "commands/commands.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
@@ -52,6 +55,30 @@ std::size_t peak_resident() {
 struct Resident {
   std::size_t before = peak_resident();
   std::size_t peak = 0;
+};
+
+/// Holds the lock of a file as long as it lives: processes that time on one device take turns, and load and compile
+/// beside each other. An empty path holds nothing. Throws Error if the file cannot be opened or locked.
+class Turn {
+ public:
+  explicit Turn(const std::string& path) {
+    if (path.empty()) return;
+    file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int failed = file_ < 0 ? -1 : ::flock(file_, LOCK_EX);
+    while (failed != 0 && file_ >= 0 && errno == EINTR) failed = ::flock(file_, LOCK_EX);
+    if (failed == 0) return;
+    const std::string why = std::strerror(errno);
+    if (file_ >= 0) ::close(file_);
+    throw Error("cannot lock " + path + " of --turns: " + why);
+  }
+  ~Turn() {
+    if (file_ >= 0) ::close(file_);  // which gives the lock back
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  int file_ = -1;
 };
 
 /// A ready-made network with random weights of the usual size, positive where they may be variances: times do not
@@ -107,23 +134,23 @@ double rate_of_pool(const Graph& graph, const CompileOptions& compile, const Poo
   PlanPool pool(graph, compile, pool_options);
   const std::vector<Tensor> inputs = random_inputs(pool.plan(), options.inputs == "host" ? "host" : "pinned");
   std::deque<std::future<std::vector<Tensor>>> under_way;
+  const auto take = [&] {
+    (void)under_way.front().get();
+    under_way.pop_front();
+  };
   const auto run_for = [&](double seconds) {
     const auto start = Clock::now();
     const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
     std::int64_t runs = 0;
     for (; passed() < seconds; ++runs) {
       while (under_way.size() < 2 * pool.workers().size()) under_way.push_back(pool.submit(inputs));
-      (void)under_way.front().get();
-      under_way.pop_front();
+      take();
     }
     return static_cast<double>(runs * options.batch) / passed();
   };
   (void)run_for(options.seconds / 2);  // warm-up
   const double rate = run_for(options.seconds);
-  while (!under_way.empty()) {
-    (void)under_way.front().get();
-    under_way.pop_front();
-  }
+  while (!under_way.empty()) take();
   return rate;
 }
 
@@ -218,33 +245,23 @@ void add_bench_model(CLI::App& group) {
   auto options = std::make_shared<ModelBenchOptions>();
   CLI::App* command = group.add_subcommand("model", "Time a whole model and each of its layers");
   options->model.add_to(*command);
-  command->add_option("--batch", options->batch, "images that run together")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
+  command->add_option("--batch", options->batch, "images that run together")->check(whole_number(1, 1 << 20));
   command->add_flag("--photos", options->photos, "take photographs in eight bits, and normalise them in the plan");
   command
       ->add_option("--inputs", options->inputs,
                    "where inputs are: on the device, or in pinned or ordinary host memory, where scores then go too")
-      ->check(one_of({"device", "pinned", "host"}))
-      ->capture_default_str();
+      ->check(one_of({"device", "pinned", "host"}));
   const CLI::Validator format =
       accepted_by([](std::string_view text) { (void)parse_format(text); }, "f32|f16|bf16[,nhwc]");
-  command->add_option("--input-format", options->input_format, "how inputs are stored")
-      ->check(format)
-      ->capture_default_str();
-  command->add_option("--output-format", options->output_format, "how outputs are stored")
-      ->check(format)
-      ->capture_default_str();
+  command->add_option("--input-format", options->input_format, "how inputs are stored")->check(format);
+  command->add_option("--output-format", options->output_format, "how outputs are stored")->check(format);
   command
       ->add_option("--plans", options->plans,
                    "also say how many images/s so many plans of each device do from host memory")
-      ->check(whole_number(1, 64))
-      ->capture_default_str();
+      ->check(whole_number(1, 64));
   command->add_flag("--share", options->share,
                     "with --plans: those of the CPU take turns on all threads, and do not divide them");
-  command->add_option("--seconds", options->seconds, "how long to measure")
-      ->check(real_number(0.01, 60))
-      ->capture_default_str();
+  command->add_option("--seconds", options->seconds, "how long to measure")->check(real_number(0.01, 60));
   command->add_option("--turns", options->turns, "take turns at timing with other processes that are given this file");
   options->json.add_to(*command, "the times");
   options->run.add_to(*command, true);

@@ -70,20 +70,22 @@ void print(const std::vector<BenchResult>& results, const Ceilings& ceilings) {
   detail::TextTable table({"N", "precision", "output", "algorithm", "ms", "p10..p90", "TFLOP/s", "GB/s", "% copy",
                            "% GEMM", "workspace", "error", "bound"});
   for (const BenchResult& r : results) {
-    if (!r.note.empty()) {
-      if (!r.named) continue;
-      table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm, "", "", "", "", "", "",
-                 "", "", ""},
-                r.note);
-      continue;
-    }
-    table.add({std::to_string(r.batch), r.precision, std::string(name(r.output)), r.algorithm,
-               fmt::format("{:.4f}", r.time.median), short_number(r.time.p10) + ".." + short_number(r.time.p90),
-               fmt::format("{:.3f}", r.tflops), fmt::format("{:.1f}", r.gb_per_s),
-               percent(r.gb_per_s, ceilings.copy_gb_per_s), percent(r.tflops, ceilings.gemm_tflop_per_s),
-               detail::format_bytes(r.workspace), std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
-               std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound)},
-              r.kernel);
+    if (!r.note.empty() && !r.named) continue;
+    std::vector<std::string> row = {std::to_string(r.batch),
+                                    r.precision,
+                                    std::string(name(r.output)),
+                                    r.algorithm,
+                                    fmt::format("{:.4f}", r.time.median),
+                                    short_number(r.time.p10) + ".." + short_number(r.time.p90),
+                                    fmt::format("{:.3f}", r.tflops),
+                                    fmt::format("{:.1f}", r.gb_per_s),
+                                    percent(r.gb_per_s, ceilings.copy_gb_per_s),
+                                    percent(r.tflops, ceilings.gemm_tflop_per_s),
+                                    detail::format_bytes(r.workspace),
+                                    std::isnan(r.relative_l2) ? "" : fmt::format("{:.1e}", r.relative_l2),
+                                    std::isnan(r.worst_of_bound) ? "" : fmt::format("{:.2f}", r.worst_of_bound)};
+    if (!r.note.empty()) std::fill(row.begin() + 4, row.end(), "");
+    table.add(std::move(row), r.note.empty() ? r.kernel : r.note);
   }
   fmt::print("{}{}", table.to_string(), not_run(results));
 }

@@ -2,7 +2,6 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <future>
@@ -19,6 +18,7 @@
 #include "photos/frames.h"
 #include "photos/photo_batches.h"
 #include "photos/photos.h"
+#include "photos/stopwatch.h"
 #include "progress.h"
 
 namespace lamina::app {
@@ -75,11 +75,6 @@ class Classifier {
   PlanPool pool_;
 };
 
-std::string class_name(const Model& model, int index) {
-  const auto at = static_cast<std::size_t>(index);
-  return at < model.labels.size() ? detail::printable(model.labels[at]) : fmt::format("class {}", index);
-}
-
 /// Writes answers in the forms that were asked for.
 class Report {
  public:
@@ -97,7 +92,7 @@ class Report {
     if (json_.asked()) {
       auto classes = nlohmann::ordered_json::array();
       for (const auto& [index, score] : answer.classes) {
-        classes.push_back({{"class", index}, {"name", class_name(model_, index)}, {what_, score}});
+        classes.push_back({{"class", index}, {"name", class_name(model_.labels, index)}, {what_, score}});
       }
       list_.push_back({{"photo", name_of_photo(answer.photo)}, {"classes", classes}});
       if (!answer.error.empty()) list_.back()["error"] = answer.error;
@@ -108,11 +103,11 @@ class Report {
       const auto [index, score] = answer.classes[rank];
       if (csv_) {
         fmt::print("{},{},{},{},{:.6g}\n", csv_field(name_of_photo(answer.photo)), rank + 1, index,
-                   csv_field(class_name(model_, index)), score);
+                   csv_field(class_name(model_.labels, index)), score);
       } else if (!probabilities_) {
-        fmt::print("  {:.6g}  {}\n", score, class_name(model_, index));
+        fmt::print("  {:.6g}  {}\n", score, class_name(model_.labels, index));
       } else {
-        fmt::print("  {:6.2f} %  {}\n", 100.0 * static_cast<double>(score), class_name(model_, index));
+        fmt::print("  {:6.2f} %  {}\n", 100.0 * static_cast<double>(score), class_name(model_.labels, index));
       }
     }
   }
@@ -129,12 +124,7 @@ class Report {
 
 /// Throws Error unless the model ends in scores and its names are as many.
 void require_classes(const Model& model, const std::string& source) {
-  std::int64_t classes = 0;
-  try {
-    classes = class_count(model);
-  } catch (const Error& error) {
-    throw Error(source + ": " + error.what());
-  }
+  const std::int64_t classes = naming(source, [&] { return class_count(model); });
   if (!model.labels.empty() && static_cast<std::int64_t>(model.labels.size()) != classes) {
     throw Error(fmt::format("{}: has {} labels for {} classes", source, model.labels.size(), classes));
   }
@@ -155,7 +145,7 @@ void classify(ClassifyOptions options) {
   const auto [photos, missing, folders] = find_photos(options.photos);
   Model model = options.model.load();
   print_warnings(model);
-  const auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   try {
     model.preprocess = options.model.preprocess_of(model);
     require_classes(model, options.model.source());
@@ -165,7 +155,7 @@ void classify(ClassifyOptions options) {
   }
   const Preprocess preprocess = *model.preprocess;
   take_photographs(model.graph);
-  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const Graph::Node& input = input_node(model.graph);
   // A batch that is written into the model is what it takes.
   const std::size_t batch_size = input.shape->has_batch()
                                      ? std::min(photos.size(), static_cast<std::size_t>(options.batch))
@@ -205,11 +195,10 @@ void classify(ClassifyOptions options) {
   progress.clear();
   report.finish();
   say_what_for(model, options.model.source(), unsure, photos.size() - failed);
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   if (photos.size() > 1) {
     const std::string of_all = failed > 0 ? fmt::format(" of {}", photos.size()) : "";
     fmt::print(stderr, "{}{} photographs classified, {:.1f} a second\n", photos.size() - failed, of_all,
-               static_cast<double>(photos.size()) / passed.count());
+               1000 * static_cast<double>(photos.size()) / watch.lap());
   }
   if (failed > 0 || missing) throw Failed();
 }
@@ -217,18 +206,13 @@ void classify(ClassifyOptions options) {
 }  // namespace
 
 void add_classify(CLI::App& app) {
-  auto options = std::make_shared<ClassifyOptions>();
-  CLI::App* command = app.add_subcommand("classify", "Say what is in photographs");
+  const auto [command, options] = add_command(app, "classify", "Say what is in photographs", classify);
   options->photos.add_to(*command);
   options->model.add_to(*command);
-  options->model.add_labels_to(*command);
+  add_labels_to(*command, options->model.labels);
   options->model.add_preprocess_to(*command);
-  command->add_option("--top", options->top, "classes to name for each")
-      ->check(whole_number(1, 1 << 24))
-      ->capture_default_str();
-  command->add_option("--batch", options->batch, "photographs that run together")
-      ->check(whole_number(1, 4096))
-      ->capture_default_str();
+  command->add_option("--top", options->top, "classes to name for each")->check(whole_number(1, 1 << 24));
+  command->add_option("--batch", options->batch, "photographs that run together")->check(whole_number(1, 4096));
   auto* json = options->json.add_to(*command, "the answers");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   options->run.add_to(*command, true);
@@ -240,7 +224,6 @@ void add_classify(CLI::App& app) {
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
-  command->callback([options] { classify(*options); });
 }
 
 }  // namespace lamina::app

@@ -18,10 +18,21 @@ void add_segment(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
+/// `bench model`, in the group that is bench.
+void add_bench_model(CLI::App& group);
 void add_doctor(CLI::App& app);
 void add_serve(CLI::App& app);
 /// `manual` and `completion`, for who makes packages.
 void add_manual(CLI::App& app);
+
+/// A subcommand that runs `run` with options of its own, which it returns too.
+template <class Argument>
+auto add_command(CLI::App& app, const char* name, const char* says, void (*run)(Argument)) {
+  auto options = std::make_shared<std::remove_cvref_t<Argument>>();
+  CLI::App* const command = app.add_subcommand(name, says);
+  command->callback([options, run] { run(*options); });
+  return std::pair(command, options);
+}
 
 /// Thrown after everything was reported, when the command did run but what it found was bad: exit code 1, no message.
 struct Failed {};

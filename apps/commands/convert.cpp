@@ -52,7 +52,6 @@ Weights converted(const Weights& weights, DType dtype) {
 }
 
 void convert(const ConvertOptions& options) {
-  detail::require_ending(options.out, {".safetensors"});
   const bool onnx = detail::is_onnx_file(options.in);
   if (onnx && !(options.open.key + options.open.strip_prefix).empty()) {
     throw Error("--key and --strip-prefix are for weights: an .onnx model names its own");
@@ -88,12 +87,14 @@ void convert(const ConvertOptions& options) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand("convert", "Write weights of any format as one .safetensors file");
+  const auto [command, options] =
+      add_command(app, "convert", "Write weights of any format as one .safetensors file", convert);
   command->add_option("in", options->in, "weights: .pth, .pt, .safetensors, .npy, .npz; or an .onnx model")
       ->required()
       ->transform(shipped(model_file));
-  writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))->required();
+  writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))
+      ->required()
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); }, ""));
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command
@@ -114,7 +115,6 @@ void add_convert(CLI::App& app) {
       "Examples:\n"
       "  lamina convert alexnet-owt-7be5be79.pth alexnet.safetensors --arch alexnet\n"
       "  lamina convert last.ckpt ema.safetensors --key ema --strip-prefix backbone.");
-  command->callback([options] { convert(*options); });
 }
 
 }  // namespace lamina::app

@@ -2,14 +2,12 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "commands/each_photo.h"
 #include "complain.h"
-#include "in_order.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/detect/detector.h"
@@ -19,12 +17,12 @@
 #include "photos/detect_files.h"
 #include "photos/detect_report.h"
 #include "photos/frames.h"
-#include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
+#include "photos/stopwatch.h"
 #include "pictures/detect_picture.h"
 #include "pictures/text.h"
-#include "progress.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -43,29 +41,19 @@ struct DetectCommand {
   RunOptions run;
 };
 
-std::string in_lower_case(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-  return text;
-}
-
 /// Classes by number or by name, in any case. Throws Error for what is neither.
 std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Detector& detector) {
   std::vector<int> result;
   for (const std::string& text : texts) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    auto named = std::ranges::find(detector.names(), text);
-    if (named == detector.names().end())
-      named = std::ranges::find(detector.names(), in_lower_case(text), in_lower_case);
-    const bool is_number = error == std::errc() && end == text.data() + text.size() && number >= 0;
-    if (named != detector.names().end()) {
-      number = static_cast<int>(named - detector.names().begin());
-    } else if (!is_number ||
-               (!detector.names().empty() && static_cast<std::size_t>(number) >= detector.names().size())) {
+    const std::vector<std::string>& names = detector.names();
+    auto named = std::ranges::find(names, text);
+    if (named == names.end()) named = std::ranges::find(names, lower(text), lower);
+    const auto number = named == names.end() ? number_in<int>(text) : static_cast<int>(named - names.begin());
+    if (!number || *number < 0 || (!names.empty() && *number >= std::ssize(names))) {
       throw Error(fmt::format("--classes: expected a class of the model by name or number, got {}{}",
-                              detail::quote(text), detail::nearest_text(text, detector.names())));
+                              detail::quote(text), detail::nearest_text(text, names)));
     }
-    result.push_back(number);
+    result.push_back(*number);
   }
   return result;
 }
@@ -73,65 +61,39 @@ std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Det
 /// What became of a photograph.
 struct DetectOutcome {
   FoundThings found;
-  std::string text, picture, error;
+  std::string text, picture;
   std::vector<std::string> crops = {};
 };
 
-class DetectRun {
- public:
-  DetectRun(const DetectCommand& command, const Detector& detector, const DetectFiles& files)
-      : command_(command),
-        detector_(detector),
-        files_(files),
-        options_(command.detect),
-        reader_(command.photos.image()) {
-    options_.classes = wanted_classes(command.classes, detector);
+/// Finds, draws and cuts out.
+DetectOutcome process(const DetectCommand& command, const Detector& detector, const DetectOptions& options,
+                      const DetectFiles& files, PhotoReader& reader, const fs::path& photo) {
+  Image image = reader.read(photo, [](Image decoded) { return decoded; });
+  Stopwatch watch;
+  Detections found = detector.detect(image, options);
+  const double passed = watch.lap();
+  DetectOutcome outcome;
+  outcome.found = {photo, image.width, image.height, std::move(found.found), {}};
+  for (const Detection& thing : outcome.found.things) {
+    outcome.found.names.push_back(detail::printable(detector.name(thing.label)));
   }
-
-  /// Where a failure is an outcome too.
-  DetectOutcome outcome_of(const fs::path& photo) {
-    DetectOutcome outcome;
-    outcome.error = failure_of(photo, [&] { outcome = process(photo); });
-    outcome.found.photo = photo;
-    return outcome;
+  outcome.text =
+      fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n", detail::printable(name_of_photo(photo)),
+                  image.width, image.height, summary(outcome.found), passed, found.network_ms, to_string(found.device));
+  if (found.left_out > 0) {
+    complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
+                         name_of_photo(photo), found.candidates, options.confidence,
+                         found.candidates - found.left_out));
   }
-
- private:
-  DetectOutcome process(const fs::path& photo) {
-    Image image = reader_.read(photo, [](Image decoded) { return decoded; });
-    const auto start = std::chrono::steady_clock::now();
-    Detections found = detector_.detect(image, options_);
-    const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
-    DetectOutcome outcome;
-    outcome.found = {photo, image.width, image.height, std::move(found.found), {}};
-    for (const Detection& thing : outcome.found.things) {
-      outcome.found.names.push_back(detail::printable(detector_.name(thing.label)));
-    }
-    outcome.text = fmt::format("{}: {}x{}: {}; {:.2f} ms, the model {:.2f}, on {}\n",
-                               detail::printable(name_of_photo(photo)), image.width, image.height,
-                               summary(outcome.found), passed.count(), found.network_ms, to_string(found.device));
-    if (found.left_out > 0) {
-      complain(fmt::format("{}: {} boxes score above {}, the best {} were compared; --confidence asks for fewer",
-                           name_of_photo(photo), found.candidates, options_.confidence,
-                           found.candidates - found.left_out));
-    }
-    outcome.crops = files_.crops_of(image, outcome.found);
-    if (!command_.no_pictures) {
-      outcome.picture = command_.pictures.encoded(draw({std::move(image), outcome.found.things, outcome.found.names}));
-    }
-    return outcome;
+  outcome.crops = files.crops_of(image, outcome.found);
+  if (!command.no_pictures) {
+    outcome.picture = command.pictures.encoded(draw({std::move(image), outcome.found.things, outcome.found.names}));
   }
-
-  const DetectCommand& command_;
-  const Detector& detector_;
-  const DetectFiles& files_;
-  DetectOptions options_;
-  PhotoReader reader_;
-};
+  return outcome;
+}
 
 void detect(const DetectCommand& command) {
   const Photos found = find_photos(command.photos);
-  const std::vector<fs::path>& photos = found.paths;
   const CocoIds ids(command.coco.empty() ? Photos{} : found);
   PicturePaths pictures(command.pictures, "detections", found);
   const DetectFiles files(command.txt, command.crops, command.pictures.jpeg, found);
@@ -141,85 +103,55 @@ void detect(const DetectCommand& command) {
   DetectorOptions how{
       .compile = command.run.compile_options(1), .devices = command.run.devices(), .size = command.size};
   how.compile.input_shapes = command.model.shapes(model.graph);
-  const Detector detector = [&] {
-    try {
-      return Detector(model, how);
-    } catch (const Error& error) {
-      throw Error(command.model.source() + ": " + error.what());
-    }
-  }();
-  DetectRun run(command, detector, files);
+  const Detector detector = naming(command.model.source(), [&] { return Detector(model, how); });
+  DetectOptions options = command.detect;
+  options.classes = wanted_classes(command.classes, detector);
+  PhotoReader reader(command.photos.image());
   if (!command.no_pictures) pictures.make_directory();
   const bool prose = !command.csv && !command.json.to_stdout();
   if (command.csv) fmt::print("{}", csv_header);
   auto list = nlohmann::ordered_json::array(), coco = list;
-  bool failed = found.failed;
-  Progress progress(photos.size(), "photographs");
-  InOrder<DetectOutcome> under_way(how.devices.size() > 1 ? 2 * how.devices.size() : 1);
-  const auto finish = [&] {
-    DetectOutcome outcome = under_way.next();
-    progress.clear();
-    if (outcome.error.empty()) {
-      try {
-        if (!command.no_pictures) outcome.text += "  " + pictures.write(outcome.found.photo, outcome.picture) + '\n';
-        files.write(outcome.found, outcome.crops);
-      } catch (const Error& failure) {
-        outcome.error = failure.what();
-      }
-    }
-    if (outcome.error.empty()) {
-      if (prose) fmt::print("{}", outcome.text);
-      if (command.csv) fmt::print("{}", to_csv(outcome.found));
-      if (command.json.asked()) list.push_back(to_json(outcome.found));
-      if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names(), ids);
-    } else {
-      complain(outcome.error);
-      list.push_back({{"photo", name_of_photo(outcome.found.photo)}, {"error", outcome.error}});
-      failed = true;
-    }
-    std::fflush(stdout);
-    progress.advance();
-  };
-  for (const fs::path& photo : photos) {
-    under_way.begin([&] { return run.outcome_of(photo); });
-    if (under_way.full()) finish();
-  }
-  while (!under_way.empty()) finish();
-  progress.clear();
+  const auto work = [&](const fs::path& photo) { return process(command, detector, options, files, reader, photo); };
+  const std::size_t at_once = how.devices.size() > 1 ? 2 * how.devices.size() : 1;
+  const bool good = each_photo(found, at_once, list, work, [&](const fs::path& photo, DetectOutcome& outcome) {
+    if (!command.no_pictures) outcome.text += "  " + pictures.write(photo, outcome.picture) + '\n';
+    files.write(outcome.found, outcome.crops);
+    if (prose) fmt::print("{}", outcome.text);
+    if (command.csv) fmt::print("{}", to_csv(outcome.found));
+    if (command.json.asked()) list.push_back(to_json(outcome.found));
+    if (!command.coco.empty()) add_coco(coco, outcome.found, detector.names(), ids);
+  });
   command.json.write(list);
   if (!command.coco.empty()) {
     write_text(command.coco, coco.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
   }
-  if (failed) throw Failed();
+  if (!good) throw Failed();
 }
 
 }  // namespace
 
 void add_detect(CLI::App& app) {
-  auto options = std::make_shared<DetectCommand>();
-  CLI::App* command = app.add_subcommand("detect", "Find things in photographs: boxes, masks, skeletons");
+  const auto [command, options] =
+      add_command(app, "detect", "Find things in photographs: boxes, masks, skeletons", detect);
   options->photos.add_to(*command);
   options->model.add_to(*command);
   command->add_option("--labels", options->labels, "class names, one on each line, in place of the model's");
   command
       ->add_option("--size", options->size,
                    "pixels of both sides where the model leaves them open (default: its imgsz, or 640)")
-      ->check(whole_number(1, 10000));
+      ->check(whole_number(1, 10000))
+      ->default_str("");
   command->add_option("--confidence,--conf", options->detect.confidence, "the score that a thing has to exceed")
-      ->check(real_number(0, 1))
-      ->capture_default_str();
+      ->check(real_number(0, 1));
   command
       ->add_option("--iou", options->detect.iou, "how far boxes of one class may overlap; models without NMS ignore it")
-      ->check(real_number(0, 1))
-      ->capture_default_str();
+      ->check(real_number(0, 1));
   command->add_option("--classes", options->classes, "those wanted, by name in any case or number (default: all)")
       ->type_name("CLASS")
       ->delimiter(',');
   command->add_flag("--across-classes", options->detect.across_classes,
                     "boxes of different classes may not overlap further either");
-  command->add_option("--most", options->detect.most, "things of a photograph")
-      ->check(whole_number(1, 30000))
-      ->capture_default_str();
+  command->add_option("--most", options->detect.most, "things of a photograph")->check(whole_number(1, 30000));
   options->pictures.add_to(*command, "PHOTO-detections");
   command->add_flag("--no-pictures", options->no_pictures, "write none");
   auto* json = options->json.add_to(*command, "what was found");
@@ -242,7 +174,6 @@ void add_detect(CLI::App& app) {
       made_by +
       "\nExample:\n"
       "  lamina detect docs/images/astronaut.png --model yolo11n.onnx --json -");
-  command->callback([options] { detect(*options); });
 }
 
 }  // namespace lamina::app

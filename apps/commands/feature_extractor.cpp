@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "inputs.h"
@@ -15,23 +14,18 @@
 #include "pictures/feature_picture.h"
 #include "pictures/maps.h"
 #include "pictures/window_picture.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
 namespace {
 
-Model model_of(const FeaturesOptions& options) {
-  ModelOptions model = options.model;
-  if (model.model.empty() && model.arch.empty() && model.weights.empty()) model.model = default_model();
-  return model.load();
-}
-
 /// How photographs become the input of the model, which then takes them in colours and channels first.
-Preprocess photographed(const FeaturesOptions& options, Model& model, const std::string& source) {
+Preprocess photographed(const FeaturesOptions& options, Model& model) {
   if (!model.preprocess && !options.model.preprocess.given()) {
-    require_purpose(model, source, "segment", ", --preprocess yolo shows its layers");
+    require_purpose(model, options.model.source(), "segment", ", --preprocess yolo shows its layers");
   }
-  const Preprocess found = options.model.preprocess.of(model, options.model.shapes(model.graph), source);
+  const Preprocess found = options.model.preprocess_of(model);
   take_photographs(model.graph);
   return found;
 }
@@ -39,17 +33,10 @@ Preprocess photographed(const FeaturesOptions& options, Model& model, const std:
 }  // namespace
 
 std::pair<int, int> place_of(std::string_view text) {
-  std::pair<int, int> place;
-  const char* const end = text.data() + text.size();
-  const auto whole = [&](const char* begin, int& value) {
-    const auto [next, error] = std::from_chars(begin, end, value);
-    return error == std::errc() && value >= 0 ? next : nullptr;
-  };
-  const char* const comma = whole(text.data(), place.first);
-  if (comma == nullptr || comma == end || *comma != ',' || whole(comma + 1, place.second) != end) {
-    throw Error(fmt::format("expected a pixel of the photograph, such as 120,80, got \"{}\"", text));
-  }
-  return place;
+  const std::vector<std::string_view> parts = parts_of(text, ',');
+  const auto x = number_in<int>(parts[0]), y = number_in<int>(parts.back());
+  if (parts.size() == 2 && x && y && *x >= 0 && *y >= 0) return {*x, *y};
+  throw Error(fmt::format("expected a pixel of the photograph, such as 120,80, got \"{}\"", text));
 }
 
 /// A photograph, what the network saw of it, and what the layer made of that.
@@ -61,7 +48,6 @@ struct FeatureExtractor::Seen {
 };
 
 FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options.tensor_out) {
-  if (!tensors.empty()) detail::require_ending(tensors, {".safetensors"});
   for (const std::string& name : options.out) {
     std::string& place = name.ends_with(".safetensors") ? tensors : pictures.out;
     if (!place.empty())
@@ -76,27 +62,21 @@ FeatureOutputs::FeatureOutputs(const FeaturesOptions& options) : tensors(options
 FeatureExtractor::FeatureExtractor(const FeaturesOptions& options, const FeatureOutputs& outputs)
     : options_(options),
       outputs_(outputs),
-      model_(model_of(options)),
-      source_(options.model.source().empty() ? default_model() : options.model.source()),
-      preprocess_(photographed(options, model_, source_)),
-      layer_(shown_layer(model_.graph, options.layer, source_)),
+      model_(options.model.load()),
+      preprocess_(photographed(options, model_)),
+      layer_(shown_layer(model_.graph, options.layer, options.model.source())),
       reader_(options.photos.image()),
       plan_(compile()) {
   print_warnings(model_);
   const Shape& maps = plan_.output_shapes()[0];
   if (maps.rank() != 4 || maps[0] != 1 || maps.numel() == 0) {
-    throw Error(fmt::format("{}: expected a layer of feature maps [1, C, H, W], {} gives {}", source_, layer_.name,
-                            maps.to_string()));
+    throw Error(fmt::format("{}: expected a layer of feature maps [1, C, H, W], {} gives {}", options.model.source(),
+                            layer_.name, maps.to_string()));
   }
 }
 
 FeatureOutcome FeatureExtractor::process(const fs::path& photo) {
   FeatureOutcome outcome;
-  outcome.error = failure_of(photo, [&] { show(photo, outcome); });
-  return outcome;
-}
-
-void FeatureExtractor::show(const fs::path& photo, FeatureOutcome& outcome) {
   Stopwatch watch;
   Seen seen{.name = photo.filename().string()};
   double decode = 0;
@@ -133,8 +113,12 @@ void FeatureExtractor::show(const fs::path& photo, FeatureOutcome& outcome) {
         fmt::format("  #{} {} {:.0f} % of the places; mean: over all of them, largest: at the best\n", best.map,
                     ColourScale::of(maps).negative ? "is above 0 at" : "fits at", 100 * best.share);
   }
-  if (!options_.explain.empty()) return draw_window(seen, outcome);
-  if (outputs_.draws) draw_all(seen, outcome);
+  if (!options_.explain.empty()) {
+    draw_window(seen, outcome);
+  } else if (outputs_.draws) {
+    draw_all(seen, outcome);
+  }
+  return outcome;
 }
 
 void FeatureExtractor::draw_all(const Seen& seen, FeatureOutcome& outcome) const {
@@ -196,7 +180,7 @@ void FeatureExtractor::draw_window(const Seen& seen, FeatureOutcome& outcome) co
 Plan FeatureExtractor::compile() const {
   const Graph graph = model_.graph.until(layer_.name);
   CompileOptions options = options_.run.compile_options(1);
-  const Graph::Node& input = model_.graph.nodes()[static_cast<std::size_t>(model_.graph.inputs()[0])];
+  const Graph::Node& input = input_node(model_.graph);
   if (std::ranges::find(*input.shape, open) != input.shape->end()) {
     options.input_shapes[input.name] = {1, 3, preprocess_.crop, preprocess_.width()};
   }

@@ -47,7 +47,7 @@ struct FeatureOutputs {
 
 /// What became of one photograph.
 struct FeatureOutcome {
-  std::string text, error;
+  std::string text;
   nlohmann::ordered_json json;
   std::string picture;  // its bytes; empty where none is asked for
   Image card;           // for the sheet, if one is asked for
@@ -59,14 +59,13 @@ class FeatureExtractor {
  public:
   FeatureExtractor(const FeaturesOptions& options, const FeatureOutputs& outputs);
 
-  /// Whatever goes wrong is the outcome's error.
+  /// Throws Error.
   FeatureOutcome process(const std::filesystem::path& photo);
   const std::string& layer_name() const { return layer_.name; }
 
  private:
   struct Seen;
 
-  void show(const std::filesystem::path& photo, FeatureOutcome& outcome);
   void draw_all(const Seen& seen, FeatureOutcome& outcome) const;
   void draw_window(const Seen& seen, FeatureOutcome& outcome) const;
   Plan compile() const;
@@ -75,7 +74,6 @@ class FeatureExtractor {
   const FeaturesOptions& options_;
   const FeatureOutputs& outputs_;
   Model model_;
-  std::string source_;
   Preprocess preprocess_;
   ShownLayer layer_;
   PhotoReader reader_;

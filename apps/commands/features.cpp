@@ -6,17 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "commands/each_photo.h"
 #include "commands/feature_extractor.h"
-#include "complain.h"
-#include "in_order.h"
 #include "inputs.h"
 #include "lamina/base/thread_pool.h"
+#include "lamina/files/safetensors.h"
 #include "open_file.h"
 #include "outputs.h"
-#include "photos/frames.h"
 #include "photos/picture_paths.h"
 #include "photos/sheet.h"
-#include "progress.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -44,71 +42,52 @@ std::string suffix_of(const FeaturesOptions& options) {
   return suffix.starts_with('_') ? suffix.substr(1) : suffix;
 }
 
-void features(const FeaturesOptions& options) {
+void features(FeaturesOptions options) {
   const FeatureOutputs outputs(options);
-  if (options.model.source().empty()) {
+  if ((options.model.source() + options.model.arch).empty()) {
+    options.model.model = default_model();
     for (const auto& [option, file] : {std::pair("--out", outputs.tensors),
                                        {"--out", outputs.pictures.out},
                                        {"--sheet", options.sheet},
                                        {"--json", options.json.file()}}) {
-      require_apart(option, file, "the model", default_model());
+      require_apart(option, file, "the model", options.model.model);
     }
   }
   const Photos found = find_photos(options.photos);
-  const std::vector<fs::path>& photos = found.paths;
-  Sheet sheet(options.sheet, photos);
+  Sheet sheet(options.sheet, found.paths);
   PicturePaths pictures(outputs.pictures, suffix_of(options), found);
   FeatureExtractor extractor(options, outputs);
   if (outputs.draws) pictures.make_directory();
 
   std::vector<Tensor> maps;
   auto list = nlohmann::ordered_json::array();
-  bool failed = found.failed;
-  Progress progress(photos.size(), "photographs");
   const auto threads = static_cast<std::size_t>(ThreadPool::default_threads() + 1);  // one waits to be written
-  InOrder<FeatureOutcome> under_way(std::min(photos.size(), threads));
   const auto say = [&](const std::string& text) {
     if (!options.json.to_stdout()) fmt::print("{}", text);
   };
-  const auto finish = [&](const fs::path& photo) {
-    FeatureOutcome outcome = under_way.next();
-    progress.clear();
-    try {
-      if (!outcome.error.empty()) throw Error(outcome.error);
-      if (!outcome.picture.empty()) outcome.text += fmt::format("  {}\n", pictures.write(photo, outcome.picture));
-      say(outcome.text);
-      if (outcome.maps.defined()) maps.push_back(std::move(outcome.maps));
-      if (outcome.card.width > 0) say(sheet.add(std::move(outcome.card), extractor.layer_name()));
-      list.push_back(std::move(outcome.json));
-    } catch (const Error& error) {
-      complain(error.what());
-      list.push_back({{"photo", name_of_photo(photo)}, {"error", error.what()}});
-      failed = true;
-    }
-    std::fflush(stdout);
-    progress.advance();
+  const auto work = [&](const fs::path& photo) { return extractor.process(photo); };
+  const auto finish = [&](const fs::path& photo, FeatureOutcome& outcome) {
+    if (!outcome.picture.empty()) outcome.text += fmt::format("  {}\n", pictures.write(photo, outcome.picture));
+    say(outcome.text);
+    if (outcome.maps.defined()) maps.push_back(std::move(outcome.maps));
+    if (outcome.card.width > 0) say(sheet.add(std::move(outcome.card), extractor.layer_name()));
+    list.push_back(std::move(outcome.json));
   };
-  std::size_t finished = 0;
-  for (const fs::path& photo : photos) {
-    under_way.begin([&extractor, &photo] { return extractor.process(photo); });
-    if (under_way.full()) finish(photos[finished++]);
-  }
-  while (!under_way.empty()) finish(photos[finished++]);
-  progress.clear();
+  const bool good = each_photo(found, std::min(found.paths.size(), threads), list, work, finish);
   if (!maps.empty()) say(save_maps(outputs.tensors, extractor.layer_name(), maps));
   say(sheet.finish(extractor.layer_name()));
   options.json.write(list);
   if (options.open && !pictures.written().empty()) {
     open_file(options.sheet.empty() ? pictures.written() : fs::path(options.sheet));
   }
-  if (failed) throw Failed();
+  if (!good) throw Failed();
 }
 
 }  // namespace
 
 void add_features(CLI::App& app) {
-  auto options = std::make_shared<FeaturesOptions>();
-  CLI::App* command = app.add_subcommand("features", "Show what a layer's filters see in photographs");
+  const auto [command, options] =
+      add_command(app, "features", "Show what a layer's filters see in photographs", features);
   options->photos.add_to(*command);
   options->model.add_to(*command);
   options->model.add_preprocess_to(*command);
@@ -133,13 +112,18 @@ void add_features(CLI::App& app) {
   command
       ->add_option("--filter", options->filter, "with --explain: of this filter (default: that which answers the most)")
       ->check(whole_number(0, 1 << 20))
-      ->needs(explain);
+      ->needs(explain)
+      ->default_str("");
   writes(command->add_option("--sheet", options->sheet,
                              "also write all photographs with their strongest maps below each other (.png), of more "
                              "than 40 in pages: sheet.png, sheet-2.png, ..."))
-      ->excludes(explain);
+      ->excludes(explain)
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".png"}); }, ""));
   command->add_flag("--open", options->open, "show the picture, or the sheet, in the desktop's viewer");
-  writes(command->add_option("--output-tensor", options->tensor_out))->group("");  // of old: --out
+  writes(command->add_option("--output-tensor", options->tensor_out))
+      ->group("")
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); },
+                          ""));  // of old: --out
   options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(
@@ -152,7 +136,6 @@ void add_features(CLI::App& app) {
       "  lamina features docs/images --out pictures --sheet sheet.png\n"
       "  lamina features docs/images/chelsea.png --explain 150,80 --filter 54\n"
       "  lamina features docs/images/chelsea.png --model weights/digits.safetensors --layer features.3");
-  command->callback([options] { features(*options); });
 }
 
 }  // namespace lamina::app

@@ -96,6 +96,9 @@ void print_passes(const InspectOptions& options) {
   fmt::print("{}", detail::describe_passes(model.graph, compile_options(model, options)));
 }
 
+/// What is noted in a file for whoever reads it, and not for Lamina.
+bool is_note(const std::string& key) { return !key.starts_with("lamina.") || key == "lamina.source"; }
+
 Json json_of(const Shape& shape) {
   Json list = Json::array();
   for (const std::int64_t extent : shape) {  // as text where it is not known
@@ -107,9 +110,8 @@ Json json_of(const Shape& shape) {
 Json json_of(const Model& model) {
   Json inputs = Json::array(), outputs = Json::array(), nodes = Json::array();
   const auto& all = model.graph.nodes();
-  for (const int i : model.graph.inputs()) {
-    const Graph::Node& node = all[static_cast<std::size_t>(i)];
-    inputs.push_back({{"name", node.name}, {"dtype", name(node.dtype)}, {"shape", json_of(*node.shape)}});
+  for (const Graph::Node* node : input_nodes(model.graph)) {
+    inputs.push_back({{"name", node->name}, {"dtype", name(node->dtype)}, {"shape", json_of(*node->shape)}});
   }
   for (const int i : model.graph.outputs()) outputs.push_back(all[static_cast<std::size_t>(i)].name);
   for (const Graph::Node& node : all) {
@@ -151,7 +153,7 @@ void write_json(const InspectOptions& options) {
     tensors.back()["non_finite"] = s->odd;
   }
   for (const auto& [key, value] : weights.metadata()) {
-    if (!key.starts_with("lamina.") || key == "lamina.source") json["metadata"][key] = value;
+    if (is_note(key)) json["metadata"][key] = value;
   }
   if (onnx || weights.metadata().contains("lamina.graph")) {
     const Model model = opened(options);
@@ -165,12 +167,10 @@ void write_json(const InspectOptions& options) {
 /// The inputs whose extents nobody said, for --input-shape.
 std::string open_inputs(const Model& model, const InputShapes& shapes) {
   std::string text;
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-    if (shapes.contains(node.name) ? shapes.at(node.name).with_batch(1).is_known()
-                                   : node.shape->with_batch(1).is_known())
-      continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", node.name, node.shape->to_string());
+  for (const Graph::Node* node : input_nodes(model.graph)) {
+    const Shape& shape = shapes.contains(node->name) ? shapes.at(node->name) : *node->shape;
+    if (shape.with_batch(1).is_known()) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", node->name, node->shape->to_string());
   }
   return detail::printable(text);
 }
@@ -229,8 +229,7 @@ void inspect(const InspectOptions& options) {
   fmt::print("{}: {} {}\n\n", options.file, weights.size(), weights.size() == 1 ? "tensor" : "tensors");
   print_tensors(weights);
   for (const auto& [key, value] : weights.metadata()) {
-    if (!key.starts_with("lamina.") || key == "lamina.source")
-      fmt::print("{}: {}\n", detail::printable(key), detail::printable(value));
+    if (is_note(key)) fmt::print("{}: {}\n", detail::printable(key), detail::printable(value));
   }
   if (!weights.metadata().contains("lamina.graph")) return;
 
@@ -240,17 +239,15 @@ void inspect(const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  auto options = std::make_shared<InspectOptions>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show the tensors, the graph and the memory of a weight or model file");
+  const auto [command, options] =
+      add_command(app, "inspect", "Show the tensors, the graph and the memory of a weight or model file", inspect);
   command->add_option("file", options->file, "a .safetensors, .pth, .pt, .npy, .npz or .onnx file")
       ->required()
       ->transform(shipped(model_file));
   add_open_to(*command, options->open);
   options->inputs.add_to(*command);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
-      ->check(whole_number(1, std::int64_t{1} << 20))
-      ->capture_default_str();
+      ->check(whole_number(1, std::int64_t{1} << 20));
   CLI::Option* plan = command->add_flag("--plan", options->plan,
                                         "only how a model will run: kernels, what is fused, formats, FLOPs, bytes");
   command->add_flag("--passes", options->passes,
@@ -265,7 +262,6 @@ void add_inspect(CLI::App& app) {
   options->json.add_to(*command, "all of it, of the plan its memory,");
   options->run.add_to(*command);
   command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
-  command->callback([options] { inspect(*options); });
 }
 
 }  // namespace lamina::app

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
-#include "complain.h"
+#include "commands/each_photo.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
@@ -16,8 +16,6 @@
 #include "model_options.h"
 #include "options.h"
 #include "outputs.h"
-#include "photos/photo_reader.h"
-#include "photos/photos.h"
 #include "progress.h"
 
 namespace lamina::app {
@@ -34,30 +32,25 @@ struct QuantizeCommand {
   RunOptions run;
 };
 
-/// Photographs as inputs of `batch` images; those that cannot be read are named and passed over, which `failed` says.
-std::vector<Tensor> read_samples(const std::vector<fs::path>& photos, const Graph& graph, const Preprocess& preprocess,
-                                 const ImageOptions& options, std::int64_t batch, bool& failed) {
+/// Photographs as inputs of `batch` images; those that cannot be read are named and passed over, which `good` then
+/// says.
+std::vector<Tensor> read_samples(const Photos& photos, const Graph& graph, const Preprocess& preprocess,
+                                 const ImageOptions& options, std::int64_t batch, bool& good) {
   PhotoReader reader(options);
-  Progress progress(photos.size(), "photographs");
   std::vector<Tensor> samples;
   std::int64_t row = batch;
-  for (const fs::path& photo : photos) {
-    try {
-      const Tensor image = reader.read(photo, [&](const Image& read) { return lamina::preprocess(read, preprocess); });
-      if (row == batch) {
-        samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.width()});
-        row = 0;
-      }
-      // What is left of the last batch shows its first photograph again.
-      for (std::int64_t at = row++; at < batch; ++at) samples.back().slice(at, at + 1).copy_from(image);
-    } catch (const Error& error) {
-      progress.clear();
-      complain(error.what());
-      failed = true;
+  const auto work = [&](const fs::path& photo) {
+    return reader.read(photo, [&](const Image& read) { return lamina::preprocess(read, preprocess); });
+  };
+  auto failures = nlohmann::ordered_json::array();
+  good = each_photo(photos, 1, failures, work, [&](const fs::path&, const Tensor& image) {
+    if (row == batch) {
+      samples.emplace_back(Shape{batch, 3, preprocess.crop, preprocess.width()});
+      row = 0;
     }
-    progress.advance();
-  }
-  progress.clear();
+    // What is left of the last batch shows its first photograph again.
+    for (std::int64_t at = row++; at < batch; ++at) samples.back().slice(at, at + 1).copy_from(image);
+  });
   if (samples.empty()) throw Error("no photograph could be read: there is nothing to calibrate with");
   for (Tensor& sample : samples) sample = as_input(sample, graph);
   return samples;
@@ -101,33 +94,23 @@ nlohmann::ordered_json json_of(const Quantized& quantized) {
           {"held_back", quantized.held_back}, {"equalized", quantized.equalized}, {"layers", layers}};
 }
 
-/// What `work` returns; its Error names the model.
-template <class Work>
-auto of_model(const QuantizeCommand& command, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    throw Error(command.model.source() + ": " + error.what());
-  }
-}
-
 void quantize_model(const QuantizeCommand& command) {
-  detail::require_ending(command.out, {".safetensors", ".onnx"});
-  auto [photos, failed, folders] = find_photos(command.photos);
+  const Photos photos = find_photos(command.photos);
   const Model model = command.model.load();
   print_warnings(model);
   // What cannot be is said before the first photograph is read.
-  of_model(command, [&] { require_quantizable(model, command.out); });
+  naming(command.model.source(), [&] { require_quantizable(model, command.out); });
   const Preprocess preprocess = command.model.preprocess_of(model);
-  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const Graph::Node& input = input_node(model.graph);
   const std::int64_t batch = input.shape->has_batch() ? 1 : (*input.shape)[0];
   QuantizeOptions how = command.how;
   how.equalize = how.correct_bias = !command.plain;
   how.calibration = command.calibration == "minmax" ? Calibration::minmax : Calibration::percentile;
   how.compile = command.run.compile_options(1);
   how.compile.input_shapes = command.model.shapes(model.graph);
+  bool good = true;
   const std::vector<Tensor> samples =
-      read_samples(photos, model.graph, preprocess, command.photos.image(), batch, failed);
+      read_samples(photos, model.graph, preprocess, command.photos.image(), batch, good);
   if (std::ranges::find(*input.shape, open) != input.shape->end())
     how.compile.input_shapes[input.name] = samples[0].shape();
   std::optional<Progress> progress;
@@ -135,7 +118,7 @@ void quantize_model(const QuantizeCommand& command) {
     if (!progress) progress.emplace(most, "measurements");
     progress->advance();
   };
-  Quantized quantized = of_model(command, [&] { return quantize(model, samples, how); });
+  Quantized quantized = naming(command.model.source(), [&] { return quantize(model, samples, how); });
   progress.reset();
   if (!quantized.model.preprocess) quantized.model.preprocess = preprocess;
   if (!command.json.to_stdout()) fmt::print("{}", table_of(quantized));
@@ -150,28 +133,33 @@ void quantize_model(const QuantizeCommand& command) {
   onnx ? save_onnx(command.out, quantized.model.graph) : save_model(command.out, quantized.model);
   if (!command.json.to_stdout())
     fmt::print("wrote {}: {}\n", command.out, summary_of(quantized, samples.size(), static_cast<std::size_t>(batch)));
-  if (failed) throw Failed();
+  if (!good) throw Failed();
 }
 
 }  // namespace
 
 void add_quantize(CLI::App& app) {
-  auto options = std::make_shared<QuantizeCommand>();
-  CLI::App* command = app.add_subcommand("quantize", "Make a model that multiplies in eight bits");
+  const auto [command, options] =
+      add_command(app, "quantize", "Make a model that multiplies in eight bits", quantize_model);
   command->add_option("model", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
       ->required();
   options->photos.add_to(*command);
   writes(command->add_option(
              "--out", options->out,
              "the .safetensors file to write, or the .onnx file, without what the model says of photographs"))
-      ->required();
+      ->required()
+      ->check(accepted_by(
+          [](std::string_view name) {
+            detail::require_ending(name, {".safetensors", ".onnx"});
+          },
+          ""));
   command
       ->add_option("--max-error", options->how.max_error,
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
-      ->check(real_number());
+      ->check(real_number())
+      ->default_str("");
   command->add_option("--calibration", options->calibration, "what the 256 levels of a value reach over")
-      ->check(one_of({"minmax", "percentile"}))
-      ->capture_default_str();
+      ->check(one_of({"minmax", "percentile"}));
   command->add_flag("--plain", options->plain, "neither bring channels to ranges alike nor correct biases");
   command->add_flag("--force", options->force,
                     "write the model also if its outputs are off by as much as they are large");
@@ -186,7 +174,6 @@ void add_quantize(CLI::App& app) {
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
       "  lamina quantize weights/digits.safetensors weights/digits --out digits8.safetensors --max-error 0.05");
-  command->callback([options] { quantize_model(*options); });
 }
 
 }  // namespace lamina::app

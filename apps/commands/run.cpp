@@ -40,7 +40,6 @@ nlohmann::ordered_json as_json(const std::string& name, const Tensor& tensor) {
 
 void run(const RunCommandOptions& options) {
   if (options.out.empty() && !options.json.asked()) throw CLI::RequiredError("--out FILE or --json");
-  if (!options.out.empty()) detail::require_ending(options.out, {".safetensors"});
   Model model = options.model.load();
   print_warnings(model);
   if (options.input.empty() && !model.graph.inputs().empty()) {
@@ -58,6 +57,7 @@ void run(const RunCommandOptions& options) {
     inputs = read_inputs(options.input, model, compile.constants, options.photo.image());
   }
   compile.input_shapes = options.model.shapes(model.graph);
+  require_nodes(model.graph, "--outputs", options.outputs);
   compile.outputs = options.outputs;
   Plan plan = compile_for(model.graph, std::move(compile), inputs);
   const std::span<const Tensor> results = plan.run(inputs);
@@ -78,12 +78,13 @@ void run(const RunCommandOptions& options) {
 }  // namespace
 
 void add_run(CLI::App& app) {
-  auto options = std::make_shared<RunCommandOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run a model on tensors or a photograph and write its outputs");
+  const auto [command, options] =
+      add_command(app, "run", "Run a model on tensors or a photograph and write its outputs", run);
   options->model.add_to(*command);
   options->model.add_preprocess_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
-  writes(command->add_option("--out,--output", options->out, "where to write the outputs (.safetensors)"));
+  writes(command->add_option("--out,--output", options->out, "where to write the outputs (.safetensors)"))
+      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); }, ""));
   options->json.add_to(*command, "the outputs: names, shapes, and the values of those of at most 10,000");
   command
       ->add_option("--outputs", options->outputs,
@@ -95,7 +96,6 @@ void add_run(CLI::App& app) {
   command->footer(
       "Example:\n"
       "  lamina run --model weights/alexnet-conv1.safetensors --input docs/images/chelsea.png --out maps.safetensors");
-  command->callback([options] { run(*options); });
 }
 
 }  // namespace lamina::app

@@ -1,21 +1,18 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
-#include "complain.h"
-#include "in_order.h"
+#include "commands/each_photo.h"
 #include "json_output.h"
 #include "options.h"
 #include "outputs.h"
-#include "photos/photo_reader.h"
 #include "photos/photos.h"
 #include "photos/picture_paths.h"
+#include "photos/stopwatch.h"
 #include "pictures/segment_picture.h"
-#include "progress.h"
 #include "segmenter.h"
 
 namespace lamina::app {
@@ -49,27 +46,27 @@ struct Told {
 struct SegmentOutcome {
   std::string text, picture;
   nlohmann::ordered_json json;
-  std::string error;
 };
 
 /// Draws the picture and says what is in it.
 SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo,
                        const PictureOptions& drawing) {
   Image image = reader.read(photo, [](Image decoded) { return decoded; });
-  const auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   Segmenter::Answer answer = segmenter.segment(image);
-  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
+  const double passed = watch.lap();
   SegmentOutcome outcome;
   auto classes = nlohmann::ordered_json::array();
   for (const Segment& s : answer.segments) {
-    classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}});
+    classes.push_back(class_json(s.index, s.name));
+    classes.back()["share"] = s.share;
   }
   outcome.json = {
       {"photo", name_of_photo(photo)}, {"size", {image.height, image.width}}, {"classes", std::move(classes)}};
   Told told(answer.segments);
   outcome.text = fmt::format("{}: {}x{} -> {} -> scores {}; {:.0f} ms on {}\n", detail::printable(name_of_photo(photo)),
-                             image.width, image.height, answer.input.to_string(), answer.scores.to_string(),
-                             passed.count(), to_string(answer.device));
+                             image.width, image.height, answer.input.to_string(), answer.scores.to_string(), passed,
+                             to_string(answer.device));
   for (const Segment& s : told.segments) outcome.text += fmt::format("  {:6.2f} %  {}\n", 100 * s.share, s.name);
   if (!told.footnote.empty()) outcome.text += fmt::format("  {}\n", told.footnote);
   outcome.picture = drawing.encoded(draw({.title = photo.filename().string(),
@@ -81,64 +78,27 @@ SegmentOutcome process(Segmenter& segmenter, PhotoReader& reader, const fs::path
   return outcome;
 }
 
-SegmentOutcome failed_outcome(const fs::path& photo, const std::string& error) {
-  return {.text = {}, .picture = {}, .json = {{"photo", name_of_photo(photo)}, {"error", error}}, .error = error};
-}
-
-/// The same, where a failure is an outcome too.
-SegmentOutcome outcome_of(Segmenter& segmenter, PhotoReader& reader, const fs::path& photo,
-                          const PictureOptions& drawing) {
-  SegmentOutcome outcome;
-  const std::string error = failure_of(photo, [&] { outcome = process(segmenter, reader, photo, drawing); });
-  return error.empty() ? std::move(outcome) : failed_outcome(photo, error);
-}
-
 void segment(const SegmentOptions& options) {
   const Photos found = find_photos(options.photos);
-  const std::vector<fs::path>& photos = found.paths;
   PicturePaths pictures(options.pictures, "segments", found);
   Segmenter segmenter(options.segmenter);
   pictures.make_directory();
-  auto list = nlohmann::ordered_json::array();
-  bool failed = found.failed;
-  Progress progress(photos.size(), "photographs");
   PhotoReader reader(options.photos.image());
-  InOrder<SegmentOutcome> under_way(segmenter.at_once());
-  const auto finish = [&](const fs::path& photo) {
-    SegmentOutcome outcome = under_way.next();
-    progress.clear();
-    if (outcome.error.empty()) {
-      try {
-        const std::string wrote = pictures.write(photo, outcome.picture);
-        if (!options.json.to_stdout()) fmt::print("{}  {}\n", outcome.text, wrote);
-      } catch (const Error& failure) {
-        outcome = failed_outcome(photo, failure.what());
-      }
-    }
-    if (!outcome.error.empty()) {
-      complain(outcome.error);
-      failed = true;
-    }
+  auto list = nlohmann::ordered_json::array();
+  const auto work = [&](const fs::path& photo) { return process(segmenter, reader, photo, options.pictures); };
+  const bool good = each_photo(found, segmenter.at_once(), list, work, [&](const fs::path& photo, auto& outcome) {
+    const std::string wrote = pictures.write(photo, outcome.picture);
+    if (!options.json.to_stdout()) fmt::print("{}  {}\n", outcome.text, wrote);
     list.push_back(std::move(outcome.json));
-    std::fflush(stdout);
-    progress.advance();
-  };
-  std::size_t finished = 0;
-  for (const fs::path& photo : photos) {
-    under_way.begin([&] { return outcome_of(segmenter, reader, photo, options.pictures); });
-    if (under_way.full()) finish(photos[finished++]);
-  }
-  while (!under_way.empty()) finish(photos[finished++]);
-  progress.clear();
+  });
   options.json.write(list);
-  if (failed) throw Failed();
+  if (!good) throw Failed();
 }
 
 }  // namespace
 
 void add_segment(CLI::App& app) {
-  auto options = std::make_shared<SegmentOptions>();
-  CLI::App* command = app.add_subcommand("segment", "Colour photographs by what a model sees where");
+  const auto [command, options] = add_command(app, "segment", "Colour photographs by what a model sees where", segment);
   SegmenterOptions& segmenter = options->segmenter;
   options->photos.add_to(*command);
   segmenter.model.add_to(*command);
@@ -166,7 +126,6 @@ void add_segment(CLI::App& app) {
       made_by +
       "\nExample:\n"
       "  lamina segment docs/images/coffee.png --model lraspp.onnx --json -");
-  command->callback([options] { segment(*options); });
 }
 
 }  // namespace lamina::app

@@ -77,7 +77,7 @@ void serve(ServeOptions options) {
       [&](const Call& call, const Reply& reply, double seconds) { service.done(call, reply, seconds); });
   stop_at_signals(server);
   const int port = server.bind();
-  int code = EXIT_SUCCESS;
+  int code = exit_success;
   std::thread loading([&] {
     try {
       service.load();
@@ -89,7 +89,7 @@ void serve(ServeOptions options) {
       std::fflush(stdout);
     } catch (const std::exception& error) {
       complain(error.what());
-      code = EXIT_FAILURE;
+      code = is_misuse(error.what()) ? exit_misuse : exit_failed;
       server.stop();
     }
   });
@@ -104,8 +104,8 @@ void serve(ServeOptions options) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  auto options = std::make_shared<ServeOptions>();
-  CLI::App* command = app.add_subcommand("serve", "Answer over HTTP: a page to see with, and an inference protocol");
+  const auto [command, options] =
+      add_command(app, "serve", "Answer over HTTP: a page to see with, and an inference protocol", serve);
   HostOptions& host = options->service.host;
   command
       ->add_option(
@@ -115,15 +115,10 @@ void add_serve(CLI::App& app) {
       ->transform(shipped(model_file))
       ->allow_extra_args(false);
   host.said.add_to(*command);
-  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
+  command->add_option("--host", options->server.host, "the address to listen on; 0.0.0.0: all")->type_name("ADDRESS");
   command->add_option("--port", options->server.port, "0: one that is free; stdout says which")
-      ->check(whole_number(0, 65535))
-      ->capture_default_str();
-  command->add_option("--max-batch", host.max_batch, "images that run together at most")
-      ->check(whole_number(1, 4096))
-      ->capture_default_str();
+      ->check(whole_number(0, 65535));
+  command->add_option("--max-batch", host.max_batch, "images that run together at most")->check(whole_number(1, 4096));
   command->add_option("--max-delay", host.max_delay_ms, "milliseconds that a request may wait for others")
       ->transform(CLI::Validator(
           [](std::string& text) {
@@ -131,19 +126,17 @@ void add_serve(CLI::App& app) {
             return std::string();
           },
           ""))
-      ->check(real_number(0, 10000))
-      ->capture_default_str();
+      ->check(real_number(0, 10000));
   command->add_option("--max-queue", host.max_queue, "images of a model that may wait; beyond it the answer is 503")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
+      ->check(whole_number(1, 1 << 20));
   command->add_option("--max-body", options->body_megabytes, "MiB of a request's body; beyond it the answer is 413")
-      ->check(whole_number(1, 4095))
-      ->capture_default_str();
+      ->check(whole_number(1, 4095));
   command
       ->add_option("--memory", options->photos.memory,
                    "what requests and photographs under way may take, such as 500M or 2G; beyond it the answer is 503 "
                    "(default: half of the machine's)")
-      ->transform(memory_size());
+      ->transform(memory_size())
+      ->default_str("");
   command
       ->add_option(
           "--allow-host", options->server.allowed_hosts,
@@ -165,7 +158,6 @@ void add_serve(CLI::App& app) {
       "Example:\n"
       "  lamina serve\n"
       "  curl --data-binary @weights/digits/7.png http://127.0.0.1:8080/classify?model=digits");
-  command->callback([options] { serve(*options); });
 }
 
 }  // namespace lamina::app

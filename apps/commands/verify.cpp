@@ -111,8 +111,7 @@ std::vector<std::string> expected_names(const Weights& golden, const Graph& grap
   for (const Graph::Node& node : graph.nodes()) {
     if (is_computed(node)) nodes.push_back(node.name);
   }
-  const auto expected = [&](const Graph::Node& node) { return is_computed(node) && golden.contains(node.name); };
-  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), expected)) {
+  if (std::ranges::none_of(nodes, [&](const std::string& name) { return golden.contains(name); })) {
     throw Error(fmt::format("{}: names no node of the graph, so nothing was compared; it holds {}; the nodes are {}",
                             path, listed(golden.names()), listed(nodes)));
   }
@@ -129,12 +128,11 @@ std::vector<Tensor> drawn_inputs(const Graph& graph, const InputShapes& shapes) 
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<Tensor> inputs;
-  for (const int input : graph.inputs()) {
-    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
-    const auto given = shapes.find(node.name);
-    const Shape shape = (given == shapes.end() ? *node.shape : given->second).with_batch(1);
-    if (!shape.is_known() || node.dtype != DType::f32) {
-      throw Error(fmt::format("input \"{}\" is {} {}: give its values by --input{}", node.name, name(node.dtype),
+  for (const Graph::Node* node : input_nodes(graph)) {
+    const auto given = shapes.find(node->name);
+    const Shape shape = (given == shapes.end() ? *node->shape : given->second).with_batch(1);
+    if (!shape.is_known() || node->dtype != DType::f32) {
+      throw Error(fmt::format("input \"{}\" is {} {}: give its values by --input{}", node->name, name(node->dtype),
                               shape.to_string(), shape.is_known() ? "" : ", or its extents by --input-shape"));
     }
     inputs.emplace_back(shape);
@@ -215,9 +213,8 @@ void verify(const VerifyOptions& options) {
 }  // namespace
 
 void add_verify(CLI::App& app) {
-  auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command =
-      app.add_subcommand("verify", "Compare a model's results with expected ones, node by node, or in each precision");
+  const auto [command, options] = add_command(
+      app, "verify", "Compare a model's results with expected ones, node by node, or in each precision", verify);
   options->model.add_to(*command);
   CLI::Option_group* expected = command->add_option_group("what is expected");
   expected->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name");
@@ -249,7 +246,6 @@ void add_verify(CLI::App& app) {
       "Example:\n"
       "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors\n"
       "  lamina verify --model detector.onnx --against fp32 --input page.jpg");
-  command->callback([options] { verify(*options); });
 }
 
 }  // namespace lamina::app

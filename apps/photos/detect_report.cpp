@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "photos/csv.h"
 #include "photos/frames.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -47,9 +47,8 @@ int coco_category(int label, const std::vector<std::string>& classes) {
 /// A photograph's number where its name is one, as COCO's are; else its name.
 Json image_id(const fs::path& photo) {
   const std::string stem = photo.stem().string();
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), number);
-  return error == std::errc() && end == stem.data() + stem.size() ? Json(number) : Json(stem);
+  const auto number = number_in<std::int64_t>(stem);
+  return number ? Json(*number) : Json(stem);
 }
 
 }  // namespace

@@ -18,9 +18,7 @@ namespace {
 using Bytes = std::span<const unsigned char>;
 
 bool begins(Bytes stream, std::string_view with) {
-  return stream.size() >= with.size() &&
-         std::equal(with.begin(), with.end(), stream.begin(),
-                    [](char a, unsigned char b) { return static_cast<unsigned char>(a) == b; });
+  return std::string_view(reinterpret_cast<const char*>(stream.data()), stream.size()).starts_with(with);
 }
 
 /// Chunks of a length, a name, so many bytes, and their sum; the last is called IEND.

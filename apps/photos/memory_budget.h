@@ -7,36 +7,12 @@
 
 namespace lamina::app {
 
-/// Memory that several threads share out among them. Who asks for a Share of more than is left waits, who asks for more
-/// of a Claim is told no.
+/// Memory that several threads share out among them. Who asks for more than is left waits, or is told no.
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::uint64_t bytes) : whole_(bytes), left_(bytes) {}
 
   std::uint64_t whole() const { return whole_; }
-
-  /// A part of the budget, given back at the end of a scope. No more than the whole of it may be asked for.
-  class Share {
-   public:
-    Share(MemoryBudget& budget, std::uint64_t bytes) : budget_(budget), bytes_(bytes) {
-      std::unique_lock lock(budget_.mutex_);
-      budget_.returned_.wait(lock, [&] { return budget_.left_ >= bytes_; });
-      budget_.left_ -= bytes_;
-    }
-    ~Share() {
-      {
-        const std::lock_guard lock(budget_.mutex_);
-        budget_.left_ += bytes_;
-      }
-      budget_.returned_.notify_all();
-    }
-    Share(const Share&) = delete;
-    Share& operator=(const Share&) = delete;
-
-   private:
-    MemoryBudget& budget_;
-    std::uint64_t bytes_;
-  };
 
   /// A part of the budget that grows, and is given back at the end of a scope. For one thread at a time.
   class Claim {
@@ -46,6 +22,13 @@ class MemoryBudget {
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
 
+    /// Waits until there are so many bytes more, of which there must be no more than the whole.
+    void wait_for(std::uint64_t bytes) {
+      std::unique_lock lock(budget_->mutex_);
+      budget_->returned_.wait(lock, [&] { return budget_->left_ >= bytes; });
+      budget_->left_ -= bytes;
+      bytes_ += bytes;
+    }
     /// Whether there were so many bytes more.
     bool grow(std::uint64_t bytes) {
       const std::lock_guard lock(budget_->mutex_);

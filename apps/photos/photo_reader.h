@@ -35,7 +35,8 @@ class PhotoReader {
   auto read(const std::filesystem::path& photo, const Use& use) {
     const std::vector<std::byte> bytes = detail::read_image_file(photo);
     const std::uint64_t needed = decoding_memory(bytes, name_of_photo(photo), options_);
-    const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
+    MemoryBudget::Claim claim(memory_);
+    claim.wait_for(std::min(needed, memory_.whole()));  // too much is refused below
     Image image = decode_image(bytes, name_of_photo(photo), options_);
     if (!image.warning.empty()) complain("warning: " + image.warning);
     return use(std::move(image));

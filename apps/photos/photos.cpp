@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 
 #include "commands/commands.h"
@@ -66,18 +67,14 @@ struct LeftOut {
 
   void report(const fs::path& directory) const {
     std::string text;
-    if (!files.empty()) {
-      text = fmt::format("{} {} that Lamina does not read: {}", files.size(), files.size() == 1 ? "file" : "files",
-                         listed(files));
-    }
-    if (!drawn.empty()) {
-      text += fmt::format("{}{} {} that Lamina drew: {}", text.empty() ? "" : "; ", drawn.size(),
-                          drawn.size() == 1 ? "picture" : "pictures", listed(drawn));
-    }
-    if (!directories.empty()) {
-      text += fmt::format("{}{} {} (--recursive goes into them): {}", text.empty() ? "" : "; ", directories.size(),
-                          directories.size() == 1 ? "folder" : "folders", listed(directories));
-    }
+    const auto add = [&](const std::vector<std::string>& names, const std::string& what, const char* which) {
+      if (names.empty()) return;
+      text += fmt::format("{}{} {}{} {}: {}", text.empty() ? "" : "; ", names.size(), what,
+                          names.size() == 1 ? "" : "s", which, listed(names));
+    };
+    add(files, "file", "that Lamina does not read");
+    add(drawn, "picture", "that Lamina drew");
+    add(directories, "folder", "(--recursive goes into them)");
     if (!text.empty()) complain(fmt::format("{}: left out {}", directory.string(), text));
   }
 };
@@ -196,7 +193,8 @@ void PhotoOptions::add_reading_to(CLI::App& command) {
                    "photographs as PyTorch's loaders see them: not turned upright as their EXIF data say, transparent "
                    "pixels in their hidden colours and not on white");
   command.add_option("--memory", memory, "what decoding may take, such as 500M or 2G (default: half of the machine's)")
-      ->transform(memory_size());
+      ->transform(memory_size())
+      ->default_str("");
 }
 
 ImageOptions PhotoOptions::image() const {
@@ -211,6 +209,12 @@ Photos find_photos(const PhotoOptions& options) {
   Photos photos = search.take();
   if (photos.paths.empty()) throw Failed();
   return photos;
+}
+
+std::pair<int, int> sides_within(const Image& photo, int most) {
+  const double scale = std::min(1.0, static_cast<double>(most) / std::max(photo.width, photo.height));
+  const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
+  return {side(photo.width), side(photo.height)};
 }
 
 bool is_photo(const fs::path& path) {

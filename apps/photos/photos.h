@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lamina::app {
@@ -45,6 +46,9 @@ struct Photos {
 /// one, sorted, but for pictures that Lamina drew. On stderr: paths that are not there, directories without
 /// photographs, links that lead nowhere or in circles, and what is left out. Throws Failed if nothing is left.
 Photos find_photos(const PhotoOptions& options);
+
+/// Width and height of a photograph, or of a smaller one of it whose longer side is `most`.
+std::pair<int, int> sides_within(const Image& photo, int most);
 
 /// Whether the file at `path` looks like a picture, judged by its first bytes.
 bool is_photo(const std::filesystem::path& path);

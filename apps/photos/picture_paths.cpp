@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "lamina/base/atomic_file.h"
 #include "lamina/base/error.h"
@@ -11,6 +10,7 @@
 #include "lamina/base/names.h"
 #include "outputs.h"
 #include "pictures/png.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace fs = std::filesystem;
@@ -26,11 +26,7 @@ bool holds(const fs::path& path, std::span<const std::byte> bytes) {
 }
 
 /// ".png" of "a.PNG".
-std::string ending_of(const std::string& out) {
-  std::string ending = fs::path(out).extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return ending;
-}
+std::string ending_of(const std::string& out) { return lower(fs::path(out).extension().string()); }
 
 bool is_jpeg(const std::string& ending) { return ending == ".jpg" || ending == ".jpeg"; }
 

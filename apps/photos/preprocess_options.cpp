@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,45 +11,12 @@
 
 #include "inputs.h"
 #include "lamina/base/names.h"
+#include "lamina/images/named_preprocess.h"
 #include "options.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
-
-struct Named {
-  const char* name;
-  Preprocess settings;
-};
-
-/// From -1 to 1, as most networks that TensorFlow trained.
-Preprocess symmetric() {
-  Preprocess result = torchvision_imagenet();
-  result.mean = result.std = {0.5f, 0.5f, 0.5f};
-  return result;
-}
-
-/// YOLOX's: in the upper left corner, levels from 0 to 255, blue first.
-Preprocess yolox() {
-  Preprocess result = letterbox(640);
-  result.rounding = Rounding::down;
-  result.placement = Placement::corner;
-  result.divisor = 1;
-  result.order = ChannelOrder::bgr;
-  return result;
-}
-
-const std::array<Named, 5>& table() {
-  static const std::array<Named, 5> all = {{{"imagenet", torchvision_imagenet()},
-                                            {"symmetric", symmetric()},
-                                            {"caffe", caffe_imagenet()},
-                                            {"yolo", letterbox(640)},
-                                            {"yolox", yolox()}}};
-  return all;
-}
-
-const Preprocess& named(const std::string& name) {
-  return std::ranges::find(table(), name, [](const Named& row) { return std::string(row.name); })->settings;
-}
 
 // In the order of Aspect.
 constexpr std::array<const char*, 3> fit_names = {"crop", "stretch", "letterbox"};
@@ -58,12 +24,9 @@ constexpr std::array<const char*, 3> fit_names = {"crop", "stretch", "letterbox"
 /// "0.5" or "1/255". Throws Error.
 double number(std::string_view text) {
   const auto part = [&](std::string_view digits) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value)) {
-      throw Error(fmt::format("expected a number such as 0.5 or 1/255, got \"{}\"", text));
-    }
-    return value;
+    const auto value = number_in<double>(digits);
+    if (value && std::isfinite(*value)) return *value;
+    throw Error(fmt::format("expected a number such as 0.5 or 1/255, got \"{}\"", text));
   };
   const std::size_t slash = text.find('/');
   if (slash == text.npos) return part(text);
@@ -73,13 +36,9 @@ double number(std::string_view text) {
 }
 
 /// One for all colours or "red,green,blue". Throws Error.
-Rgb colours(const std::string& text) {
+Rgb colours(std::string_view text) {
   std::vector<float> values;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    values.push_back(static_cast<float>(number(std::string_view(text).substr(begin, end - begin))));
-    begin = end + 1;
-  }
+  for (const std::string_view part : parts_of(text, ',')) values.push_back(static_cast<float>(number(part)));
   if (values.size() == 1) return {values[0], values[0], values[0]};
   if (values.size() != 3) {
     throw Error(fmt::format("expected one number or three, of red, green and blue, got \"{}\"", text));
@@ -88,13 +47,13 @@ Rgb colours(const std::string& text) {
 }
 
 /// The levels of a photograph that become 1. Throws Error.
-float divisor_of(const std::string& scale) {
+float divisor_of(std::string_view scale) {
   const double factor = number(scale);
-  if (factor == 0) throw Error("expected a number other than 0, got \"" + scale + '"');
+  if (factor == 0) throw Error(fmt::format("expected a number other than 0, got \"{}\"", scale));
   return static_cast<float>(1 / factor);
 }
 
-std::array<std::uint8_t, 3> levels(const std::string& text) {
+std::array<std::uint8_t, 3> levels(std::string_view text) {
   std::array<std::uint8_t, 3> result{};
   const Rgb values = colours(text);
   for (std::size_t c = 0; c < 3; ++c) {
@@ -108,16 +67,8 @@ std::array<std::uint8_t, 3> levels(const std::string& text) {
 
 /// Height and width of the model's one input; 0 where they are left open. Throws Error.
 std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
-  const std::vector<std::string> names = graph.input_names();
-  if (names.size() != 1) {
-    throw Error(fmt::format("{}: expected a model with one input [N, 3, H, W] for photographs, it has {}: {}", source,
-                            names.size(), listed(names)));
-  }
-  const Shape declared = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;
-  Shape shape = declared;
-  const auto given = shapes.find(names[0]);
-  if (given != shapes.end()) {
-    shape = given->second;
+  const Shape shape = one_input(graph, shapes, source), declared = *input_node(graph).shape;
+  if (!shapes.empty()) {
     bool agree = shape.rank() == 4 && declared.rank() == 4 && (shape[0] == 1 || shape[0] == declared[0]);
     for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
     if (!agree) {
@@ -125,9 +76,6 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const
           fmt::format("--input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model's {}, got {}",
                       declared.to_string(), shape.to_string()));
     }
-  } else if (!shapes.empty()) {
-    throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(names[0]),
-                            detail::quote(shapes.begin()->first)));
   }
   constexpr std::int64_t max_side = 10000;  // of Preprocess::crop
   const auto form = picture_input(shape);
@@ -136,7 +84,7 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const
     throw Error(
         fmt::format("{}: expected a model with one input for photographs, [N, 3, H, W] or [N, H, W, 3], of three "
                     "channels or one; {} is {}",
-                    given != shapes.end() ? "--input-shape" : source, names[0], shape.to_string()));
+                    shapes.empty() ? source : "--input-shape", input_node(graph).name, shape.to_string()));
   }
   const auto known = [](std::int64_t side, std::int64_t other) {
     return static_cast<int>(std::max<std::int64_t>({side == open ? other : side, 0}));
@@ -157,9 +105,8 @@ InputShapes photo_shapes(const Model& model, int said, int otherwise) {
   if (said > 0) sides.fill(said);
   if (model.preprocess) sides = {model.preprocess->crop, model.preprocess->width()};
   InputShapes result;
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-    Shape shape = *node.shape;
+  for (const Graph::Node* node : input_nodes(model.graph)) {
+    Shape shape = *node->shape;
     const auto form = picture_input(shape);
     const int down = form && form->channels_last ? 1 : 2;
     if (form && !form->channels_last && shape[1] == open) shape.set(1, 3);
@@ -167,7 +114,7 @@ InputShapes photo_shapes(const Model& model, int said, int otherwise) {
       const int side = sides[static_cast<std::size_t>(d)];
       if (shape[down + d] == open && side > 0) shape.set(down + d, side);
     }
-    if (shape != *node.shape) result[node.name] = shape;
+    if (shape != *node->shape) result[node->name] = shape;
   }
   return result;
 }
@@ -178,44 +125,35 @@ std::string sides_text(int height, int width) {
 
 void PreprocessOptions::add_to(CLI::App& command, const std::string& about_size) {
   const auto add = [&](const char* option, std::string& value, const char* type, const char* help,
-                       void (*check)(const std::string&)) {
-    command.add_option(option, value, help)
-        ->type_name(type)
-        ->check(CLI::Validator(
-            [check](std::string& text) {
-              try {
-                check(text);
-                return std::string();
-              } catch (const Error& error) {
-                return std::string(error.what());
-              }
-            },
-            ""));
+                       void (*check)(std::string_view)) {
+    command.add_option(option, value, help)->type_name(type)->check(accepted_by(check, ""));
   };
   std::vector<std::string> names;
-  for (const Named& row : table()) names.emplace_back(row.name);
+  for (const auto& known : named_preprocesses()) names.push_back(known.first);
   command
       .add_option("--preprocess", name,
                   "how a photograph becomes the input: imagenet as in torchvision, symmetric from -1 to 1, caffe, yolo "
                   "(Ultralytics' detectors), yolox; the options that follow say other parts of it")
       ->check(one_of(std::move(names)));
-  command.add_option("--size", size, about_size)->check(whole_number(1, 10000));
+  command.add_option("--size", size, about_size)->check(whole_number(1, 10000))->default_str("");
   command
       .add_option("--resize", resize, "pixels of the side before the middle of --size is cut out, where they are more")
-      ->check(whole_number(1, 1 << 20));
+      ->check(whole_number(1, 1 << 20))
+      ->default_str("");
   command
       .add_option("--fit", fit,
                   "of a photograph that is not square: crop its middle, stretch it, or letterbox it, whole with --fill "
                   "beside it")
       ->check(one_of({fit_names.begin(), fit_names.end()}));
   add("--fill", fill, "LEVEL", "what lies beside a letterboxed photograph, from 0 to 255, one or R,G,B",
-      [](const std::string& text) { (void)levels(text); });
+      [](std::string_view text) { (void)levels(text); });
   add("--scale", scale, "FACTOR", "what the levels 0 to 255 are multiplied by: 1/255, 1",
-      [](const std::string& text) { (void)divisor_of(text); });
+      [](std::string_view text) { (void)divisor_of(text); });
   add("--mean", mean, "MEAN", "what is then taken off, one or R,G,B",
-      [](const std::string& text) { (void)colours(text); });
-  add("--std", std, "STD", "what is then divided by, one or R,G,B", [](const std::string& text) {
-    if (std::ranges::count(colours(text), 0.0f) > 0) throw Error("expected numbers other than 0, got \"" + text + '"');
+      [](std::string_view text) { (void)colours(text); });
+  add("--std", std, "STD", "what is then divided by, one or R,G,B", [](std::string_view text) {
+    if (std::ranges::count(colours(text), 0.0f) > 0)
+      throw Error(fmt::format("expected numbers other than 0, got \"{}\"", text));
   });
   command.add_flag("--bgr", bgr, "the model's first channel is blue");
 }
@@ -226,7 +164,7 @@ bool PreprocessOptions::given() const {
 
 Preprocess PreprocessOptions::levels_over(Preprocess base) const {
   if (!name.empty()) {
-    const Preprocess& preset = named(name);
+    const Preprocess preset = named_preprocess(name);
     base.divisor = preset.divisor, base.mean = preset.mean, base.std = preset.std, base.order = preset.order;
   }
   if (!scale.empty()) base.divisor = divisor_of(scale);
@@ -244,9 +182,10 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
                 "imagenet is what most models want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
                 "convert and export_torch.py put it into a model file");
   }
-  Preprocess result = name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named(name);
+  Preprocess result =
+      name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named_preprocess(name);
   auto [height, width] = sides_of(model.graph, shapes, source);
-  const Graph::Node& input = model.graph.nodes()[static_cast<std::size_t>(model.graph.inputs()[0])];
+  const Graph::Node& input = input_node(model.graph);
   if (size > 0 && height > 0 && (size != height || size != width)) {
     throw Error(fmt::format(
         "--size: expected {}, as {} says, got {}", sides_text(height, width),

@@ -20,9 +20,8 @@ std::string model_in(const std::string& word) {
 
 /// What is said of inputs, and every other open extent of theirs, but for batches, at that.
 InputShapes with_open_at(const Graph& graph, InputShapes shapes, std::int64_t extent) {
-  for (const int input : graph.inputs()) {
-    const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(input)];
-    Shape& shape = shapes.try_emplace(node.name, *node.shape).first->second;
+  for (const Graph::Node* node : input_nodes(graph)) {
+    Shape& shape = shapes.try_emplace(node->name, *node->shape).first->second;
     for (std::size_t i = 0; i < shape.rank(); ++i) {
       if (shape[static_cast<int>(i)] == open) shape.set(static_cast<int>(i), extent);
     }
@@ -43,9 +42,8 @@ std::optional<detail::Resolved> resolved_at(const Graph& graph, std::int64_t ext
 InputShapes first_shapes(const Model& model, int size) {
   InputShapes shapes = photo_shapes(model, size, purpose_of(model).command == "detect" ? 640 : 224);
   bool known = true;
-  for (const int input : model.graph.inputs()) {
-    const Graph::Node& node = model.graph.nodes()[static_cast<std::size_t>(input)];
-    const Shape& shape = shapes.contains(node.name) ? shapes.at(node.name) : *node.shape;
+  for (const Graph::Node* node : input_nodes(model.graph)) {
+    const Shape& shape = shapes.contains(node->name) ? shapes.at(node->name) : *node->shape;
     if (shape.rank() == 1 && shape[0] == any_rank) return shapes;  // compiling tells
     known = known && shape.with_batch(1).is_known();
   }
@@ -60,8 +58,7 @@ InputShapes first_shapes(const Model& model, int size) {
 
 void SaidOfModel::add_to(CLI::App& command) {
   preprocess.add_to(command, size_help);
-  command.add_option("--labels", labels, "class names, one on each line, or imagenet, in place of the model's")
-      ->transform(shipped(labels_file));
+  add_labels_to(command, labels);
 }
 
 void SaidOfModel::put_into(Model& model, const std::string& file, bool in_place) const {
@@ -105,17 +102,15 @@ SaidOfModel SaidOfModels::of(const std::string& model) const {
   CLI::App form;
   said.add_to(form);
   std::vector<std::string> arguments;  // the last one first, as parse() wants them
-  for (const auto& [option, words] : words_) {
-    std::string value;
-    bool by_name = false;
-    for (const std::string& word : words) {
-      const std::string name = model_in(word);
-      if (!name.empty() && name == model) said.by_name = by_name = true;
-      if (name == model || (name.empty() && !by_name)) {
-        value = option + '=' + word.substr(name.empty() ? 0 : name.size() + 1);
-      }
-    }
-    if (!value.empty()) arguments.insert(arguments.begin(), value);
+  for (const auto& option : words_) {
+    const std::vector<std::string>& words = option.second;
+    auto word = std::find_if(words.rbegin(), words.rend(), [&](const auto& each) { return model_in(each) == model; });
+    const bool own = word != words.rend();
+    if (!own)
+      word = std::find_if(words.rbegin(), words.rend(), [](const auto& each) { return model_in(each).empty(); });
+    if (word == words.rend()) continue;
+    said.by_name = said.by_name || own;
+    arguments.insert(arguments.begin(), option.first + '=' + word->substr(own ? model.size() + 1 : 0));
   }
   form.parse(std::move(arguments));
   return said;

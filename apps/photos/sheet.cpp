@@ -4,11 +4,11 @@
 
 #include <utility>
 
-#include "lamina/base/atomic_file.h"
 #include "lamina/base/names.h"
 #include "outputs.h"
 #include "pictures/feature_picture.h"
 #include "pictures/png.h"
+#include "pictures/text.h"
 
 namespace lamina::app {
 namespace {
@@ -20,7 +20,6 @@ constexpr std::size_t max_cards = 40;  // of a page: some 10 MB
 Sheet::Sheet(std::string path, std::span<const std::filesystem::path> photos)
     : path_(std::move(path)), photos_(photos.size()) {
   if (path_.empty()) return;
-  if (!path_.ends_with(".png")) throw Error(fmt::format("--sheet: expected a name that ends in .png, got {}", path_));
   pages_ = (photos_ + max_cards - 1) / max_cards;
   for (std::size_t page = 1; page <= pages_; ++page) {
     for (const auto& photo : photos) require_apart("--sheet", name_of(page), "photos", photo.string());
@@ -36,9 +35,8 @@ std::string Sheet::finish(const std::string& layer) {
   if (cards_.empty()) return "";
   const std::string path = name_of(++written_);
   const std::string page = pages_ > 1 ? fmt::format(" (page {} of {})", written_, pages_) : "";
-  const std::string png =
-      png_of(draw_sheet(fmt::format("{}: the strongest maps of {} photographs{}", layer, photos_, page), cards_));
-  detail::write_file_atomically(path, std::as_bytes(std::span(png)));
+  write_text(path, png_of(draw_sheet(fmt::format("{}: the strongest maps of {} photographs{}", layer, photos_, page),
+                                     cards_)));
   return fmt::format("wrote {}: {} photographs\n", detail::printable(path), std::exchange(cards_, {}).size());
 }
 

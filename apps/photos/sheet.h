@@ -13,7 +13,7 @@ namespace lamina::app {
 /// full, so that neither memory nor a file grows with their number.
 class Sheet {
  public:
-  /// No sheet if `path` is empty. Throws Error if it is not named like a PNG, or a page is one of the photographs.
+  /// No sheet if `path` is empty. Throws Error if a page is one of the photographs.
   Sheet(std::string path, std::span<const std::filesystem::path> photos);
 
   /// What to say of it: "wrote sheet.png: ..." where this card fills a page. Throws Error if it cannot be written.

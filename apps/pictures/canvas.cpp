@@ -9,25 +9,18 @@ namespace lamina::app {
 namespace {
 
 // Eleven samples, 0.1 apart; between them the map is close to linear.
-constexpr std::array<Color, 11> inferno_stops = {{{0x00, 0x00, 0x04},
-                                                  {0x16, 0x0b, 0x39},
-                                                  {0x42, 0x0a, 0x68},
-                                                  {0x6a, 0x17, 0x6e},
-                                                  {0x93, 0x26, 0x67},
-                                                  {0xbc, 0x37, 0x54},
-                                                  {0xdd, 0x51, 0x3a},
-                                                  {0xf3, 0x78, 0x19},
-                                                  {0xfc, 0xa5, 0x0a},
-                                                  {0xf6, 0xd7, 0x46},
-                                                  {0xfc, 0xff, 0xa4}}};
+constexpr Color inferno_stops[] = {{0x00, 0x00, 0x04}, {0x16, 0x0b, 0x39}, {0x42, 0x0a, 0x68}, {0x6a, 0x17, 0x6e},
+                                   {0x93, 0x26, 0x67}, {0xbc, 0x37, 0x54}, {0xdd, 0x51, 0x3a}, {0xf3, 0x78, 0x19},
+                                   {0xfc, 0xa5, 0x0a}, {0xf6, 0xd7, 0x46}, {0xfc, 0xff, 0xa4}};
 
 }  // namespace
 
-Color inferno(float value) {
-  if (std::isnan(value)) return {128, 128, 128};
-  const float position = std::clamp(value, 0.0f, 1.0f) * (inferno_stops.size() - 1);
-  const auto below = std::min(static_cast<std::size_t>(position), inferno_stops.size() - 2);
-  return mixed(inferno_stops[below], inferno_stops[below + 1], position - static_cast<float>(below));
+Color inferno(float value) { return std::isnan(value) ? Color{128, 128, 128} : along(inferno_stops, value); }
+
+Color along(std::span<const Color> stops, float value) {
+  const float position = std::clamp(value, 0.0f, 1.0f) * static_cast<float>(stops.size() - 1);
+  const auto below = std::min(static_cast<std::size_t>(position), stops.size() - 2);
+  return mixed(stops[below], stops[below + 1], position - static_cast<float>(below));
 }
 
 Color mixed(Color from, Color to, float part) {
@@ -37,6 +30,11 @@ Color mixed(Color from, Color to, float part) {
     result[c] = static_cast<std::uint8_t>(std::lround(low + (high - low) * part));
   }
   return result;
+}
+
+Color pixel_of(const Image& image, int x, int y) {
+  const std::uint8_t* pixel = image.rgb.data() + (std::ptrdiff_t{y} * image.width + x) * 3;
+  return {pixel[0], pixel[1], pixel[2]};
 }
 
 Canvas::Canvas(int width, int height, Color background) {
@@ -49,10 +47,7 @@ Canvas::Canvas(int width, int height, Color background) {
 void Canvas::fill(int x, int y, int width, int height, Color color) {
   for (int row = std::max(0, y); row < std::min(image_.height, y + height); ++row) {
     for (int column = std::max(0, x); column < std::min(image_.width, x + width); ++column) {
-      const auto at =
-          (static_cast<std::size_t>(row) * static_cast<std::size_t>(image_.width) + static_cast<std::size_t>(column)) *
-          3;
-      std::copy(color.begin(), color.end(), image_.rgb.begin() + static_cast<std::ptrdiff_t>(at));
+      std::ranges::copy(color, image_.rgb.begin() + (std::ptrdiff_t{row} * image_.width + column) * 3);
     }
   }
 }
@@ -68,8 +63,7 @@ void Canvas::picture(int x, int y, const Image& picture) {
 
 void Canvas::blend(int x, int y, Color color, float amount) {
   if (x < 0 || x >= image_.width || y < 0 || y >= image_.height || amount <= 0) return;
-  std::uint8_t* pixel = image_.rgb.data() + (std::ptrdiff_t{y} * image_.width + x) * 3;
-  std::ranges::copy(mixed({pixel[0], pixel[1], pixel[2]}, color, std::min(amount, 1.0f)), pixel);
+  pixel(x, y, mixed(pixel_of(image_, x, y), color, std::min(amount, 1.0f)));
 }
 
 int pixel_at(float place) {
@@ -111,16 +105,16 @@ void Canvas::line(float x0, float y0, float x1, float y1, float width, Color col
   }
 }
 
-void Canvas::text(int x, int y, const std::string& text, int size, Color color) {
+void Canvas::text(int x, int y, const std::string& text, int size, Color color, At at) {
+  if (at != At::begin) x -= text_width(text, size) / (at == At::middle ? 2 : 1);
   draw_letters(code_points(text), size, [&](int dx, int dy, std::uint8_t amount) {
     const int column = x + dx, row = y + dy;
     if (column < 0 || column >= image_.width || row < 0 || row >= image_.height) return;
-    const auto at =
-        (static_cast<std::size_t>(row) * static_cast<std::size_t>(image_.width) + static_cast<std::size_t>(column)) * 3;
+    Color pixel = pixel_of(image_, column, row);
     for (std::size_t c = 0; c < 3; ++c) {
-      const int below = image_.rgb[at + c];
-      image_.rgb[at + c] = static_cast<std::uint8_t>(below + (color[c] - below) * amount / 255);
+      pixel[c] = static_cast<std::uint8_t>(pixel[c] + (color[c] - pixel[c]) * amount / 255);
     }
+    this->pixel(column, row, pixel);
   });
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
+#include <span>
+#include <vector>
 
 #include "lamina/base/text_table.h"
 #include "pictures/canvas.h"
@@ -17,24 +18,9 @@ constexpr float mask_tint = 0.5f;
 constexpr float sure_point = 0.5f;  // points that score less are not drawn
 constexpr int least_side = 480;     // of a photograph that is drawn as large as it is
 
-constexpr std::array<std::pair<int, int>, 18> bones = {{{0, 1},
-                                                        {0, 2},
-                                                        {1, 3},
-                                                        {2, 4},
-                                                        {3, 5},
-                                                        {4, 6},
-                                                        {5, 6},
-                                                        {5, 7},
-                                                        {7, 9},
-                                                        {6, 8},
-                                                        {8, 10},
-                                                        {5, 11},
-                                                        {6, 12},
-                                                        {11, 12},
-                                                        {11, 13},
-                                                        {13, 15},
-                                                        {12, 14},
-                                                        {14, 16}}};
+constexpr std::pair<int, int> bones[] = {{0, 1},  {0, 2},   {1, 3},   {2, 4},   {3, 5},   {4, 6},
+                                         {5, 6},  {5, 7},   {7, 9},   {6, 8},   {8, 10},  {5, 11},
+                                         {6, 12}, {11, 12}, {11, 13}, {13, 15}, {12, 14}, {14, 16}};
 
 /// Lays the colour of a mask over the photograph.
 void tint(Image& photo, const Mask& mask, Color color) {
@@ -43,24 +29,11 @@ void tint(Image& photo, const Mask& mask, Color color) {
     const std::int64_t end = at + mask.runs[i];
     for (; at < end; ++at) {
       if (i % 2 == 0) continue;
-      std::uint8_t* pixel = photo.rgb.data() + (at % mask.height * mask.width + at / mask.height) * 3;
-      const Color mixture = mixed({pixel[0], pixel[1], pixel[2]}, color, mask_tint);
-      std::ranges::copy(mixture, pixel);
+      const int x = static_cast<int>(at / mask.height), y = static_cast<int>(at % mask.height);
+      std::ranges::copy(mixed(pixel_of(photo, x, y), color, mask_tint),
+                        photo.rgb.begin() + (std::ptrdiff_t{y} * photo.width + x) * 3);
     }
   }
-}
-
-Image enlarged(const Image& photo, int zoom) {
-  if (zoom == 1) return photo;
-  Image result{photo.width * zoom, photo.height * zoom, {}};
-  result.rgb.reserve(photo.rgb.size() * static_cast<std::size_t>(zoom) * static_cast<std::size_t>(zoom));
-  for (int y = 0; y < result.height; ++y) {
-    for (int x = 0; x < result.width; ++x) {
-      const auto at = (std::ptrdiff_t{y / zoom} * photo.width + x / zoom) * 3;
-      result.rgb.insert(result.rgb.end(), photo.rgb.begin() + at, photo.rgb.begin() + at + 3);
-    }
-  }
-  return result;
 }
 
 class Drawing {
@@ -102,16 +75,48 @@ class Drawing {
     const int width = Canvas::text_width(text, text_) + 2 * margin, height = text_ + 2 * margin;
     const int most_left = std::max(0, canvas_.image().width - width);
     const int left = std::clamp(pixel_at(zoom_ * box.left - pen_ / 2), 0, most_left);
-    int top = pixel_at(zoom_ * box.top - pen_ / 2) - height;
-    if (top < 0) top = std::max(0, pixel_at(zoom_ * box.top));  // inside, where there is no room above
-    canvas_.fill(left, top, width, height, color);
-    canvas_.text(left + margin, top + margin, text, text_, style::background);
+    labels_.push_back({left, free_place(box, left, width, height), width, height, text, color});
+  }
+
+  /// The first on top.
+  void draw_labels() {
+    for (auto l = labels_.rbegin(); l != labels_.rend(); ++l) {
+      canvas_.fill(l->left, l->top, l->width, l->height, l->color);
+      canvas_.text(l->left + text_ / 2, l->top + text_ / 2, l->text, text_, style::background);
+    }
   }
 
  private:
+  struct Label {
+    int left, top, width, height;
+    std::string text;
+    Color color;
+  };
+
+  /// Above the box, else at its top, below it or at its bottom, else further down or up: where the picture is and
+  /// none of the labels before. Where all are taken, as if none were.
+  int free_place(const Box& box, int left, int width, int height) const {
+    constexpr std::size_t most = 300;  // of more nobody reads any, and comparing takes long
+    const int above = pixel_at(zoom_ * box.top - pen_ / 2) - height, top = std::max(0, pixel_at(zoom_ * box.top));
+    const int below = pixel_at(zoom_ * box.bottom + pen_ / 2);
+    std::vector<int> places = {above, top, below, below - height};
+    for (int row = 1; row < 8; ++row) places.insert(places.end(), {top + row * height, above - row * height});
+    const auto labels = std::span(labels_).first(std::min(labels_.size(), most));
+    const auto is_free = [&](int place) {
+      return place >= 0 && place + height <= canvas_.image().height &&
+             std::ranges::none_of(labels, [&](const Label& l) {
+               return l.left < left + width && left < l.left + l.width && l.top < place + height &&
+                      place < l.top + l.height;
+             });
+    };
+    const auto found = std::ranges::find_if(places, is_free);
+    return found != places.end() ? *found : above >= 0 ? above : top;
+  }
+
   Canvas& canvas_;
   float zoom_, pen_ = 2;
   int text_ = 10;
+  std::vector<Label> labels_;
 };
 
 }  // namespace
@@ -122,21 +127,23 @@ std::span<const std::pair<int, int>> bones_of(std::span<const Keypoint> points) 
 }
 
 Image draw(DetectPicture p) {
-  for (const Detection& thing : std::views::reverse(p.found)) {
-    if (thing.mask) tint(p.photo, *thing.mask, class_color(thing.label));
+  for (auto thing = p.found.rbegin(); thing != p.found.rend(); ++thing) {
+    if (thing->mask) tint(p.photo, *thing->mask, class_color(thing->label));
   }
   const int zoom = std::max(1, least_side / std::max(p.photo.width, p.photo.height));
-  const Image photo = enlarged(p.photo, zoom);
-  Canvas canvas(photo.width, photo.height, style::background);
-  canvas.picture(0, 0, photo);
+  if (zoom > 1) p.photo.rgb = enlarged(p.photo.rgb, p.photo.width, p.photo.height, 3, zoom);
+  p.photo.width *= zoom, p.photo.height *= zoom;
+  Canvas canvas(p.photo.width, p.photo.height, style::background);
+  canvas.picture(0, 0, p.photo);
   Drawing drawing(canvas, static_cast<float>(zoom));
-  for (const Detection& thing : std::views::reverse(p.found)) {
-    drawing.outline(thing, class_color(thing.label));
-    drawing.skeleton(thing.points, class_color(thing.label));
+  for (auto thing = p.found.rbegin(); thing != p.found.rend(); ++thing) {
+    drawing.outline(*thing, class_color(thing->label));
+    drawing.skeleton(thing->points, class_color(thing->label));
   }
-  for (std::size_t i = p.found.size(); i-- > 0;) {
+  for (std::size_t i = 0; i < p.found.size(); ++i) {
     drawing.label(p.found[i].box, p.names[i], p.found[i].score, class_color(p.found[i].label));
   }
+  drawing.draw_labels();
   return canvas.image();
 }
 

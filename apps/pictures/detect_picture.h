@@ -22,7 +22,7 @@ struct DetectPicture {
 };
 
 /// The photograph, things in the colours of their classes: pixels that a mask holds, a rectangle around each, its name
-/// and score above it, skeletons. Small photographs are drawn larger.
+/// and score above it, or where no other is, skeletons. Small photographs are drawn larger.
 Image draw(DetectPicture picture);
 
 }  // namespace lamina::app

@@ -1,8 +1,6 @@
 #include "pictures/feature_picture.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 
 #include "lamina/base/error.h"
@@ -83,21 +81,24 @@ struct FilterGrid {
 };
 
 std::string number_of(double value) {
-  std::array<char, 64> text{};
-  const int digits = value >= 100 ? 0 : value >= 1 ? 1 : 2;
-  const auto format = value >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format, digits).ptr};
+  return written(value, value >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed,
+                 value >= 100 ? 0
+                 : value >= 1 ? 1
+                              : 2);
 }
 
-std::string places_of(const Strength& s) { return detail::concat(std::lround(100 * s.share), " % of places"); }
+std::string share_of(const Strength& s) { return detail::concat(std::lround(100 * s.share), " %"); }
+std::string places_of(const Strength& s) { return share_of(s) + " of places"; }
 
 /// "#4" and how much of the photograph it answers to, above the map over the photograph, which is as bright as its own
 /// values allow.
 void draw_shown(Canvas& canvas, int x, int y, int size, const FeaturePicture& p, const Strength& s) {
-  const std::string name = detail::concat('#', s.map), places = places_of(s);
+  const std::string name = detail::concat('#', s.map);
   canvas.text(x, y, name, caption_size, accent);
-  const int left = x + size - Canvas::text_width(places, caption_size);
-  if (left > x + Canvas::text_width(name, caption_size) + 4) canvas.text(left, y, places, caption_size, faint);
+  const int room = size - Canvas::text_width(name, caption_size) - 4;
+  const bool fits = Canvas::text_width(places_of(s), caption_size) < room;
+  const std::string places = fits ? places_of(s) : share_of(s);  // of what, a wider caption beside it says
+  canvas.text(x + size, y, places, caption_size, faint, Canvas::At::end);
   const FeatureMap map = FeatureMap::of(p.maps, s.map);
   draw_over_photo(canvas, x, y + caption_size + 8, size, p.input, map, ColourScale::of(map.values));
 }

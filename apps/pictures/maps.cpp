@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -15,22 +14,12 @@ namespace {
 
 /// Negative values: as far apart for the eye as inferno's colours, and none of them.
 Color frost(float value) {
-  constexpr std::array<Color, 6> stops = {{{0x00, 0x00, 0x04},
-                                           {0x0a, 0x20, 0x33},
-                                           {0x0d, 0x45, 0x66},
-                                           {0x1c, 0x78, 0x99},
-                                           {0x4f, 0xb3, 0xc4},
-                                           {0xd4, 0xf5, 0xee}}};
-  const float position = std::clamp(value, 0.0f, 1.0f) * (stops.size() - 1);
-  const auto below = std::min(static_cast<std::size_t>(position), stops.size() - 2);
-  return mixed(stops[below], stops[below + 1], position - static_cast<float>(below));
+  constexpr Color stops[] = {{0x00, 0x00, 0x04}, {0x0a, 0x20, 0x33}, {0x0d, 0x45, 0x66},
+                             {0x1c, 0x78, 0x99}, {0x4f, 0xb3, 0xc4}, {0xd4, 0xf5, 0xee}};
+  return along(stops, value);
 }
 
-std::string two_digits(float value) {
-  std::array<char, 32> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 2).ptr;
-  return {text.data(), end};
-}
+std::string two_digits(float value) { return written(static_cast<double>(value), std::chars_format::general, 2); }
 
 /// The pixels [first, last) of `size` that pixel `i` of `out` shows.
 struct Covered {
@@ -59,6 +48,11 @@ struct Between {
 };
 
 }  // namespace
+
+std::string written(double value, std::chars_format format, int digits) {
+  std::array<char, 64> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format, digits).ptr};
+}
 
 std::vector<Strength> strongest(const Tensor& maps, int count) {
   const std::span<const float> values = maps.values<float>();
@@ -144,9 +138,8 @@ void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo,
         return std::lerp(value_at(map, r, columns.low), value_at(map, r, columns.high), columns.part);
       };
       const float place = scale.place(std::lerp(along(rows.low), along(rows.high), rows.part));
-      const auto at =
-          (static_cast<std::size_t>(row) * static_cast<std::size_t>(size) + static_cast<std::size_t>(column)) * 3;
-      const int grey = (299 * below.rgb[at] + 587 * below.rgb[at + 1] + 114 * below.rgb[at + 2]) / 1000;
+      const Color pixel = pixel_of(below, column, row);
+      const int grey = (299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2]) / 1000;
       const int dark = static_cast<int>(std::lround(dimmed * static_cast<float>(grey)));
       // As light is added, so that the photograph shows under strong maps too; little of it where they are weak.
       const float shown = std::isnan(place) ? 0.0f : place;
@@ -188,10 +181,8 @@ void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scal
   const std::string middle = scale.negative ? "0" : two_digits(scale.largest / 4);
   const int below = y + height + 8;
   canvas.text(x, below, low, style::caption_size, style::faint);
-  canvas.text(x + (width - Canvas::text_width(middle, style::caption_size)) / 2, below, middle, style::caption_size,
-              style::faint);
-  canvas.text(x + width - Canvas::text_width(high, style::caption_size), below, high, style::caption_size,
-              style::faint);
+  canvas.text(x + width / 2, below, middle, style::caption_size, style::faint, Canvas::At::middle);
+  canvas.text(x + width, below, high, style::caption_size, style::faint, Canvas::At::end);
 }
 
 void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo) {
@@ -202,10 +193,7 @@ void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo) {
   }
   for (int row = 0; row < size; ++row) {
     for (int column = 0; column < size; ++column) {
-      const auto at = (static_cast<std::size_t>(row * photo.height / size) * static_cast<std::size_t>(photo.width) +
-                       static_cast<std::size_t>(column * photo.width / size)) *
-                      3;
-      canvas.pixel(x + column, y + row, {photo.rgb[at], photo.rgb[at + 1], photo.rgb[at + 2]});
+      canvas.pixel(x + column, y + row, pixel_of(photo, column * photo.width / size, row * photo.height / size));
     }
   }
 }

@@ -2,7 +2,9 @@
 
 #include <lamina/lamina.h>
 
+#include <charconv>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "pictures/canvas.h"
@@ -11,6 +13,8 @@
 namespace lamina::app {
 
 inline int extent(const Tensor& tensor, int dimension) { return static_cast<int>(tensor.shape()[dimension]); }
+
+std::string written(double value, std::chars_format format, int digits);
 
 /// Of one map: the mean of its values, the largest of them, and the part of its places above 0.
 struct Strength {

@@ -20,20 +20,6 @@ constexpr float overlay = 0.55f, outline = 0.95f, dimmed = 0.65f;
 constexpr int small = 384;    // photographs smaller than half of it are drawn larger
 constexpr int max_text = 24;  // heights of capitals that the longest name gets
 
-/// Each pixel of rows of `channels` numbers as zoom x zoom of them.
-template <class T>
-std::vector<T> enlarged(const std::vector<T>& pixels, int width, int height, int channels, int zoom) {
-  std::vector<T> result;
-  result.reserve(pixels.size() * static_cast<std::size_t>(zoom) * static_cast<std::size_t>(zoom));
-  for (int y = 0; y < height * zoom; ++y) {
-    for (int x = 0; x < width * zoom; ++x) {
-      const auto at = (std::ptrdiff_t{y / zoom} * width + x / zoom) * channels;
-      result.insert(result.end(), pixels.begin() + at, pixels.begin() + at + channels);
-    }
-  }
-  return result;
-}
-
 void enlarge(SegmentPicture& p) {
   const int zoom = small / std::max(p.photo.width, p.photo.height);
   if (zoom < 2) return;
@@ -113,8 +99,7 @@ class Legend {
       canvas.fill(x, y, box(), box(), plain ? pale : class_color(s.index));
       if (plain) canvas.fill(x + edge, y + edge, box() - 2 * edge, box() - 2 * edge, background);
       canvas.text(x + box() + gap(), letters, Canvas::shortened(s.name, size_, name_width_), size_, ink);
-      const std::string share = percent(s.share);
-      canvas.text(x + column_ - Canvas::text_width(share, size_), letters, share, size_, pale);
+      canvas.text(x + column_, letters, percent(s.share), size_, pale, Canvas::At::end);
       ++line;
     }
     canvas.text(left + x(line), top + y(line) + (box() - size_) / 2, picture_.footnote, size_, pale);

@@ -22,9 +22,7 @@ constexpr int value_height = 30, line_height = text_size + 11;
 
 /// With two digits behind the point, or as many as tell it from every other float.
 std::string text_of(double value) {
-  std::array<char, 64> text{};
-  const auto format = std::abs(value) >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format, 2).ptr};
+  return written(value, std::abs(value) >= 1e6 ? std::chars_format::scientific : std::chars_format::fixed, 2);
 }
 
 std::string exactly(float value) {
@@ -48,13 +46,9 @@ void draw_pixels(Canvas& canvas, int x, int y, int zoom, const Image& input, con
   for (int row = 0; row < w.kernel.height; ++row) {
     for (int column = 0; column < w.kernel.width; ++column) {
       const int py = w.top + row * w.dilation.height, px = w.left + column * w.dilation.width;
-      Color color = {119, 119, 119};
-      if (py >= 0 && py < input.height && px >= 0 && px < input.width) {
-        const auto at =
-            (static_cast<std::size_t>(py) * static_cast<std::size_t>(input.width) + static_cast<std::size_t>(px)) * 3;
-        color = {input.rgb[at], input.rgb[at + 1], input.rgb[at + 2]};
-      }
-      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom, color);
+      const bool inside = py >= 0 && py < input.height && px >= 0 && px < input.width;
+      canvas.fill(x + column * zoom, y + row * zoom, zoom, zoom,
+                  inside ? pixel_of(input, px, py) : Color{119, 119, 119});
     }
   }
 }
@@ -179,8 +173,8 @@ Image draw(const WindowPicture& p) {
   int x = margin;
   const auto square = [&](const std::string& words, const char* sign) {
     caption(x, below + square_height + 8, words);
-    canvas.text(x + square_width + sign_width / 2 - Canvas::text_width(sign, title_size) / 2,
-                below + square_height / 2 - title_size / 2, sign, title_size, ink);
+    canvas.text(x + square_width + sign_width / 2, below + square_height / 2 - title_size / 2, sign, title_size, ink,
+                Canvas::At::middle);
     x += square_width + sign_width;
   };
   draw_pixels(canvas, x, below, zoom, p.input, w);

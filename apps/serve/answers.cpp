@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "model_options.h"
 #include "pictures/segment_picture.h"
@@ -38,20 +37,11 @@ Reply Service::classify(const Call& call) {
   const PoolAnswer answer = run(model, model.pool(), {photo.input});
   const Scores scores = scores_of(model.model().graph);
   const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
-  int top = 5;
-  if (const std::string text = call.parameter("top"); !text.empty()) {
-    if (text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) {
-      throw Refusal{400, fmt::format("top: expected a whole number, got {}", text)};
-    }
-    top = std::stoi(text);
-  }
+  const int top = number_of(call, "top", 5, 0, 1 << 24);
   Json classes = Json::array();
   for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
-    const auto at = static_cast<std::size_t>(index);
-    const auto& labels = model.model().labels;
-    classes.push_back({{"index", index},
-                       {"name", at < labels.size() ? labels[at] : fmt::format("class {}", index)},
-                       {probabilities ? "probability" : "score", score}});
+    classes.push_back(class_json(index, class_name(model.model().labels, index)));
+    classes.back()[probabilities ? "probability" : "score"] = score;
   }
   photo.milliseconds["wait"] = milliseconds(answer.waited);
   photo.milliseconds["run"] = milliseconds(answer.ran);
@@ -73,12 +63,8 @@ Reply Service::classify(const Call& call) {
 Reply Service::detect(const Call& call) {
   Hosted& model = answering(call, "detect");
   DetectOptions options{.stop = call.gone};
-  for (const auto& [name, value] : {std::pair("confidence", &options.confidence), {"iou", &options.iou}}) {
-    const std::string text = call.parameter(name);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-    const bool number = error == std::errc() && end == text.data() + text.size() && *value >= 0 && *value <= 1;
-    if (!text.empty() && !number) refuse(fmt::format("{}: expected a number from 0 to 1, got {}", name, text));
-  }
+  options.confidence = number_of(call, "confidence", options.confidence, 0.0, 1.0);
+  options.iou = number_of(call, "iou", options.iou, 0.0, 1.0);
   const Detector& detector = model.detector();
   Stopwatch watch;
   return with_photo(call, [&](const Image& photo) {
@@ -117,7 +103,8 @@ Reply Service::segment(const Call& call) {
     const Segmenter::Answer answer = segmenter.segment(photo, most_side);
     Json classes = Json::array();
     for (const Segment& s : answer.segments) {
-      classes.push_back({{"index", s.index}, {"name", s.name}, {"share", s.share}, {"color", color_text(s.index)}});
+      classes.push_back(class_json(s.index, s.name));
+      classes.back().update({{"share", s.share}, {"color", color_text(s.index)}});
     }
     const Json description = {{"model", model.name()},
                               {"width", photo.width},

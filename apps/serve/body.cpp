@@ -57,12 +57,6 @@ std::string parameter(std::string_view header, std::string_view name) {
 
 }  // namespace
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-  return result;
-}
-
 void decode_body(Call& call, std::size_t limit) {
   const std::string encoding = lower(trimmed(call.header("content-encoding")));
   if (encoding.empty() || encoding == "identity") return;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "serve/http.h"
+#include "words.h"
 
 /// What becomes of a request's bytes before the service sees them.
 namespace lamina::app {
@@ -16,9 +17,6 @@ void decode_body(Call& call, std::size_t limit);
 /// Of a multipart/form-data body the first part that is a file, or else its first part; any other body as it is. Throws
 /// Refusal (400) if it is malformed or has no part.
 std::string_view file_of_form(std::string_view content_type, std::string_view body);
-
-/// With a to z in place of A to Z.
-std::string lower(std::string_view text);
 
 /// "%41+b" as "A b"; with `plus` off, "A+b". What is no %XX stays.
 std::string url_decoded(std::string_view text, bool plus);

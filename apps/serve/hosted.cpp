@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -70,10 +71,8 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
   try {
     const InputShapes first = first_shapes(model_, said_.preprocess.size);
     if (!first.empty()) open_ = std::exchange(model_.graph, with_inputs(model_.graph, first, {}));
-    bool batched = true;
-    for (const int input : model_.graph.inputs()) {
-      batched = batched && model_.graph.nodes()[static_cast<std::size_t>(input)].shape->has_batch();
-    }
+    const bool batched =
+        std::ranges::all_of(input_nodes(model_.graph), [](const auto* input) { return input->shape->has_batch(); });
     const std::int64_t most = batched ? options.max_batch : 1;
     pool_ = std::make_shared<PlanPool>(
         model_.graph, compile_options(most),
@@ -90,6 +89,16 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
   if (!said_.labels.empty() && answers_.empty()) {
     throw Error(fmt::format("{}: there are {} --labels, and no output has scores of as many classes: {}", file,
                             model_.labels.size(), pool_->plan().output_shapes()[0].to_string()));
+  }
+}
+
+template <class Work>
+auto Hosted::guarded(const Work& work) {
+  const std::scoped_lock lock(mutex_);
+  try {
+    return work();
+  } catch (const Error& error) {
+    refuse(fmt::format("{}: {}", name_, in_servers_words(error.what())));
   }
 }
 
@@ -135,13 +144,10 @@ std::shared_ptr<PlanPool> Hosted::pool_for(const std::vector<Tensor>& inputs) {
     shapes[name] = shape;
   }
   if (first) return pool_;
-  const std::scoped_lock lock(mutex_);
-  try {
+  return guarded([&] {
     return kept(key, with_inputs(open_, shapes, {}), compile_options(batched() ? inputs[0].shape()[0] : 1),
                 options_.kept);
-  } catch (const Error& error) {
-    throw Refusal{400, fmt::format("{}: {}", name_, in_servers_words(error.what()))};
-  }
+  });
 }
 
 std::shared_ptr<PlanPool> Hosted::kept(const std::string& key, const Graph& graph, const CompileOptions& compile,
@@ -209,8 +215,7 @@ std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
 
 std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::less<>>& constants,
                                      const std::vector<Tensor>& inputs) {
-  const std::scoped_lock lock(mutex_);
-  try {
+  return guarded([&] {
     CompileOptions compile = compile_options(batched() ? inputs[0].shape()[0] : 1);
     compile.constants = constants;
     for (std::size_t i = 0; is_open() && i < inputs.size(); ++i) {
@@ -221,36 +226,28 @@ std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::le
     for (const Tensor& result : plan.run(inputs)) results.push_back(result.clone());
     say_not_finite(plan, results);
     return results;
-  } catch (const Error& error) {
-    throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
-  }
+  });
 }
 
 #ifdef LAMINA_DETECT
 const Detector& Hosted::detector() {
-  const std::scoped_lock lock(mutex_);
-  try {
+  return *guarded([&] {
     const DetectorOptions how{.compile = compile_options(1), .devices = options_.run.devices()};
     if (!detector_) detector_ = std::make_unique<Detector>(model_, how);
-  } catch (const Error& error) {
-    throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
-  }
-  return *detector_;
+    return detector_.get();
+  });
 }
 #endif
 
 Segmenter& Hosted::segmenter() {
-  const std::scoped_lock lock(mutex_);
-  if (segmenter_) return *segmenter_;
-  try {
+  return *guarded([&] {
+    if (segmenter_) return segmenter_.get();
     Model model;
     model.graph = with_inputs(is_open() ? open_ : model_.graph, {}, {});
     model.preprocess = model_.preprocess, model.labels = model_.labels;
     segmenter_ = std::make_unique<Segmenter>(segmenter_options_, std::move(model));
-  } catch (const Error& error) {
-    throw Refusal{400, fmt::format("{}: {}", name_, error.what())};
-  }
-  return *segmenter_;
+    return segmenter_.get();
+  });
 }
 
 const std::string& Hosted::profile() {

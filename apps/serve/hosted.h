@@ -94,6 +94,9 @@ class Hosted {
 
  private:
   CompileOptions compile_options(std::int64_t batch) const;
+  /// What `work` returns, one at a time; its Error becomes a Refusal that names the model.
+  template <class Work>
+  auto guarded(const Work& work);
   void find_task();
   void find_shapes();
   /// Plans by what they are for. Those used the longest ago go where there is no room for more; whoever uses them

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "lamina/base/json.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -42,17 +42,17 @@ Json shape_json(const Shape& shape, bool batched, bool config) {
   return extents;
 }
 
+Json port(const std::string& name, DType dtype, const Json& shape, bool config) {
+  const TypeName& type = type_of(dtype);
+  if (config) return {{"name", name}, {"data_type", type.config}, {"dims", shape}};
+  return {{"name", name}, {"datatype", type.protocol}, {"shape", shape}};
+}
+
 Json ports(const Hosted& hosted, std::span<const std::string> names, std::span<const Shape> shapes,
            std::span<const DType> dtypes, bool config) {
   Json list = Json::array();
-  const bool batched = hosted.batched();
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const Json shape = shape_json(shapes[i], batched, config);
-    if (config) {
-      list.push_back({{"name", names[i]}, {"data_type", type_of(dtypes[i]).config}, {"dims", shape}});
-    } else {
-      list.push_back({{"name", names[i]}, {"datatype", type_of(dtypes[i]).protocol}, {"shape", shape}});
-    }
+    list.push_back(port(names[i], dtypes[i], shape_json(shapes[i], hosted.batched(), config), config));
   }
   return list;
 }
@@ -61,17 +61,8 @@ Json ports(const Hosted& hosted, std::span<const std::string> names, std::span<c
 void append_optional(Json& inputs, const Graph& graph, bool config) {
   for (const int i : graph.optional_inputs()) {
     const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(i)];
-    Json extents = Json::array();
-    for (const std::int64_t extent : *node.shape) extents.push_back(std::max<std::int64_t>(extent, -1));
-    if (config) {
-      inputs.push_back(
-          {{"name", node.name}, {"data_type", type_of(node.dtype).config}, {"dims", extents}, {"optional", true}});
-    } else {
-      inputs.push_back({{"name", node.name},
-                        {"datatype", type_of(node.dtype).protocol},
-                        {"shape", extents},
-                        {"parameters", {{"optional", true}}}});
-    }
+    inputs.push_back(port(node.name, node.dtype, shape_json(*node.shape, false, config), config));
+    (config ? inputs.back() : inputs.back()["parameters"])["optional"] = true;
   }
 }
 
@@ -173,13 +164,12 @@ InferenceRequest parse_inference(const Call& call, Hosted& hosted) {
   const Plan& plan = hosted.pool().plan();
   std::string_view text = call.body, binary;
   if (const std::string length = call.header("inference-header-content-length"); !length.empty()) {
-    std::size_t bytes = 0;
-    const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
-    if (error != std::errc() || end != length.data() + length.size() || bytes > text.size()) {
+    const auto bytes = number_in<std::size_t>(length);
+    if (!bytes || *bytes > text.size()) {
       refuse("Inference-Header-Content-Length: expected the length of the JSON in the body, got " + length);
     }
-    binary = text.substr(bytes);
-    text = text.substr(0, bytes);
+    binary = text.substr(*bytes);
+    text = text.substr(0, *bytes);
   }
   const Json json = parse_json(call, text, hosted);
   InferenceRequest request;

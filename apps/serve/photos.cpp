@@ -3,10 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "lamina/images/resize.h"
+#include "photos/photos.h"
 #include "pictures/maps.h"
 #include "serve/with_photo.h"
 
@@ -48,9 +47,7 @@ Json json_of(const ReceptiveField& field) {
 /// For browsers that do not know its format: as a PNG of the size that the page draws.
 Reply Service::picture(const Call& call) {
   return with_photo(call, [](const Image& photo) {
-    const double scale = std::min(1.0, static_cast<double>(most_side) / std::max(photo.width, photo.height));
-    const auto side = [&](int pixels) { return std::max(1, static_cast<int>(std::lround(pixels * scale))); };
-    const int width = side(photo.width), height = side(photo.height);
+    const auto [width, height] = sides_within(photo, most_side);
     const Image small = detail::resize_bilinear(photo, width, height, {0, 0, width, height});
     return Reply{.body = detail::encode_png(small), .type = "image/png"};
   });
@@ -118,18 +115,12 @@ Reply Service::filters(const Call& call) {
   require_ready();
   Hosted& model = hosted(call.parameter("model", hosted_[0]->name()));
   const Hosted::Layer& layer = model.layer(call.parameter("layer"));
-  const std::string text = call.parameter("filter");
-  if (!layer.made || layer.made->how != "sum" || !(layer.filters || !text.empty())) {
+  const bool one = call.query.contains("filter");
+  if (!layer.made || layer.made->how != "sum" || !(layer.filters || one)) {
     throw Refusal{404, fmt::format("{}: {} has no filters that see the photograph", model.name(), layer.name)};
   }
-  std::int64_t begin = 0, end = layer.made->weights.shape()[0];
-  if (!text.empty()) {
-    const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), begin);
-    if (error != std::errc() || stopped != text.data() + text.size() || begin < 0 || begin >= end) {
-      throw Refusal{400, fmt::format("filter: expected a number from 0 to {}, got {}", end - 1, text)};
-    }
-    end = begin + 1;
-  }
+  const std::int64_t count = layer.made->weights.shape()[0];
+  const std::int64_t begin = number_of<std::int64_t>(call, "filter", 0, 0, count - 1), end = one ? begin + 1 : count;
   const Filters all = filters_of(*layer.made);
   const Tensor some = all.weights.slice(begin, end), weight = layer.filters ? red_first(some, model.model()) : some;
   const Shape& shape = weight.shape();
@@ -139,7 +130,7 @@ Reply Service::filters(const Call& call) {
       {{"shape", {shape[0], shape[1], shape[2], shape[3]}}, {"bias", std::vector<float>(added.begin(), added.end())}});
 }
 
-Reply Service::models() {
+Reply Service::models(const Call& /*call*/) {
   require_ready();
   Json list = Json::array();
   for (const auto& model : hosted_) {

@@ -14,6 +14,7 @@
 #include "lamina/cuda/runtime/device.h"
 #include "serve/inference.h"
 #include "serve/page.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -22,16 +23,23 @@ using Json = nlohmann::ordered_json;
 
 std::vector<std::string> segments(const std::string& path) {
   std::vector<std::string> result;
-  for (std::size_t begin = 1; begin <= path.size();) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    if (end > begin) result.push_back(path.substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string_view part : parts_of(path, '/')) {
+    if (!part.empty()) result.emplace_back(part);
   }
   return result;
 }
 
-void require(const Call& call, const char* method) {
+void require(const Call& call, const std::string& method) {
   if (call.method != method) throw Refusal{405, fmt::format("{}: expected {}, got {}", call.path, method, call.method)};
+}
+
+/// A misspelt one would change nothing, and nobody would know.
+void require_known(const Call& call, const std::vector<std::string>& parameters) {
+  for (const auto& [name, value] : call.query) {
+    if (std::ranges::count(parameters, name) > 0) continue;
+    refuse(fmt::format("{}: there is no parameter {}{}; it takes {}", call.path, detail::quote(name),
+                       detail::nearest_text(name, parameters), listed(parameters)));
+  }
 }
 
 }  // namespace
@@ -71,27 +79,33 @@ Hosted& Service::hosted(const std::string& name) {
   throw Refusal{404, fmt::format("there is no model \"{}\", of {}", name, listed(names))};
 }
 
+const std::vector<Service::Route>& Service::routes() {
+  static const std::vector<Route> all = {{"classify", "POST", &Service::classify, {"model", "top"}},
+#ifdef LAMINA_DETECT
+                                         {"detect", "POST", &Service::detect, {"model", "confidence", "iou"}},
+#endif
+                                         {"segment", "POST", &Service::segment, {"model"}},
+                                         {"features", "POST", &Service::features, {"model", "layer"}},
+                                         {"picture", "POST", &Service::picture},
+                                         {"input", "POST", &Service::input, {"model"}},
+                                         {"filters", "GET", &Service::filters, {"model", "layer", "filter"}},
+                                         {"models", "GET", &Service::models},
+                                         {"profile", "GET", &Service::profile, {"model"}},
+                                         {"metrics", "GET", &Service::metrics}};
+  return all;
+}
+
 Reply Service::handle(const Call& call) {
   const std::vector<std::string> path = segments(call.path);
-  const std::string first = path.empty() ? "" : path[0];
-  if (first == "v2") return v2(call, path);
-  if (first == "classify" && path.size() == 1) return classify(call);
-#ifdef LAMINA_DETECT
-  if (first == "detect" && path.size() == 1) return detect(call);
-#endif
-  if (first == "segment" && path.size() == 1) return segment(call);
-  if (first == "features" && path.size() == 1) return features(call);
-  if (first == "picture" && path.size() == 1) return picture(call);
-  if (first == "input" && path.size() == 1) return input(call);
-  const bool is_page = std::ranges::any_of(page_files, [&](const PageFile& file) { return call.path == file.path; });
-  const bool is_known = first == "models" || first == "filters" || first == "profile" || first == "metrics";
-  if (!is_page && !(is_known && path.size() == 1)) throw Refusal{404, fmt::format("there is no {}", call.path)};
-  require(call, "GET");
-  if (first == "models" && path.size() == 1) return models();
-  if (first == "filters" && path.size() == 1) return filters(call);
-  if (first == "profile" && path.size() == 1) return {.body = hosted(call.parameter("model")).profile()};
-  if (first == "metrics" && path.size() == 1) return metrics();
-  return page(call.path);
+  if (!path.empty() && path[0] == "v2") {
+    require_known(call, {});
+    return v2(call, path);
+  }
+  const auto route = std::ranges::find(routes(), path.size() == 1 ? path[0] : "", &Route::path);
+  if (route == routes().end()) return page(call);
+  require(call, route->method);
+  require_known(call, route->parameters);
+  return (this->*route->answer)(call);
 }
 
 /// The Open Inference Protocol's paths.
@@ -160,16 +174,15 @@ void Service::done(const Call& call, const Reply& reply, double seconds) {
   // Few paths that are there, one for all others: whoever asks for many must not fill the memory.
   const std::vector<std::string> path = segments(call.path);
   std::string kind = call.path == "/" ? "page" : "other";
-  for (const char* known :
-       {"classify", "detect", "segment", "features", "picture", "input", "filters", "models", "metrics", "profile"}) {
-    if (!path.empty() && path[0] == known) kind = known;
-  }
+  if (!path.empty() && std::ranges::count(routes(), path[0], &Route::path) > 0) kind = path[0];
   if (!path.empty() && path[0] == "v2") kind = path.back() == "infer" ? "infer" : "v2";
   metrics_.count("lamina_requests_total", fmt::format("path=\"{}\",status=\"{}\"", kind, reply.status));
   metrics_.observe("lamina_request_seconds", fmt::format("path=\"{}\"", kind), seconds);
 }
 
-Reply Service::metrics() {
+Reply Service::profile(const Call& call) { return {.body = hosted(call.parameter("model")).profile()}; }
+
+Reply Service::metrics(const Call& /*call*/) {
   std::string text = metrics_.text();
   if (ready_) {
     text += "# TYPE lamina_queue_images gauge\n";
@@ -203,18 +216,17 @@ Reply Service::metrics() {
 }
 
 /// The page's files by name: no path of a request reaches the file system.
-Reply Service::page(const std::string& path) const {
-  for (const PageFile& file : page_files) {
-    if (path != file.path) continue;
-    Reply reply = {.body = std::string(file.content), .type = file.type};
-    reply.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'";
-    if (options_.page.empty()) return reply;
-    std::ifstream source(options_.page + '/' + file.name, std::ios::binary);
-    if (!source) throw Refusal{404, fmt::format("{}/{} cannot be read", options_.page, file.name)};
-    reply.body.assign(std::istreambuf_iterator<char>(source), {});
-    return reply;
-  }
-  throw Refusal{404, fmt::format("there is no {}", path)};
+Reply Service::page(const Call& call) const {
+  const auto file = std::ranges::find_if(page_files, [&](const PageFile& each) { return call.path == each.path; });
+  if (file == page_files.end()) throw Refusal{404, fmt::format("there is no {}", call.path)};
+  require(call, "GET");
+  Reply reply = {.body = std::string(file->content), .type = file->type};
+  reply.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'";
+  if (options_.page.empty()) return reply;
+  std::ifstream source(options_.page + '/' + file->name, std::ios::binary);
+  if (!source) throw Refusal{404, fmt::format("{}/{} cannot be read", options_.page, file->name)};
+  reply.body.assign(std::istreambuf_iterator<char>(source), {});
+  return reply;
 }
 
 }  // namespace lamina::app

@@ -37,6 +37,13 @@ class Service {
 
  private:
   struct Photo;
+  /// A path, and what may be asked of it.
+  struct Route {
+    std::string path, method;
+    Reply (Service::*answer)(const Call&);
+    std::vector<std::string> parameters = {};
+  };
+  static const std::vector<Route>& routes();
 
   void require_ready() const;
   Hosted& hosted(const std::string& name);
@@ -51,9 +58,10 @@ class Service {
   Reply picture(const Call& call);
   Reply input(const Call& call);
   Reply filters(const Call& call);
-  Reply models();
-  Reply metrics();
-  Reply page(const std::string& path) const;
+  Reply models(const Call& call);
+  Reply profile(const Call& call);
+  Reply metrics(const Call& call);
+  Reply page(const Call& call) const;
 
   template <class Use>
   auto with_photo(const Call& call, const Use& use);

@@ -12,6 +12,7 @@
 #include "lamina/images/codecs/codec.h"
 #include "photos/stopwatch.h"
 #include "serve/service.h"
+#include "words.h"
 
 /// What the service's answers to photographs have in common.
 namespace lamina::app {
@@ -37,6 +38,16 @@ inline bool wants_binary(const Call& call) {
   return call.header("accept").find("application/octet-stream") != std::string::npos;
 }
 
+/// The number that a parameter of the query gives. Throws Refusal.
+template <class T>
+T number_of(const Call& call, const std::string& name, T otherwise, T least, T most) {
+  if (!call.query.contains(name)) return otherwise;
+  const std::string text = call.parameter(name);
+  const auto number = number_in<T>(text);
+  if (number && *number >= least && *number <= most) return *number;
+  refuse(fmt::format("{}: expected a number from {} to {}, got {}", name, least, most, text));
+}
+
 /// A photograph as a model's input.
 struct Service::Photo {
   Tensor pixels;  // f32 [1, 3, H, W]
@@ -47,7 +58,6 @@ struct Service::Photo {
 /// What `use` makes of the decoded photograph, whose memory counts until it returns.
 template <class Use>
 auto Service::with_photo(const Call& call, const Use& use) {
-  if (call.method != "POST") throw Refusal{405, fmt::format("{}: expected POST with a photograph", call.path)};
   const auto bytes = std::as_bytes(std::span(call.body));
   if (bytes.empty()) throw Refusal{400, "expected a photograph as the body, or as a file of a multipart form"};
   if (!is_image(bytes)) {
@@ -57,7 +67,8 @@ auto Service::with_photo(const Call& call, const Use& use) {
     const ImageOptions options = {
         .orientation = Orientation::upright, .transparency = Transparency::on_white, .memory = memory_.whole()};
     const std::uint64_t needed = decoding_memory(bytes, "photograph", options);
-    const MemoryBudget::Share share(memory_, std::min(needed, memory_.whole()));  // too much is refused below
+    MemoryBudget::Claim claim(memory_);
+    claim.wait_for(std::min(needed, memory_.whole()));  // too much is refused below
     return use(decode_image(bytes, "photograph", options));
   } catch (const Error& error) {
     throw Refusal{422, error.what()};

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "lamina/c/handles.h"
+#include "lamina/images/named_preprocess.h"
 
 namespace {
 
@@ -48,9 +49,8 @@ lamina_status lamina_model_set_preprocess(lamina_model* model, const char* prepr
     require(model, "model");
     require(preprocess, "preprocess");
     const std::string_view text = preprocess;
-    model->model.preprocess = text == "imagenet" ? lamina::torchvision_imagenet()
-                              : text == "caffe"  ? lamina::caffe_imagenet()
-                                                 : lamina::detail::preprocess_from_json(text);
+    const bool json = text.find('{') != text.npos;
+    model->model.preprocess = json ? lamina::detail::preprocess_from_json(text) : lamina::named_preprocess(text);
   });
 }
 

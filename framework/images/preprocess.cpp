@@ -1,4 +1,4 @@
-#include "lamina/images/preprocess.h"
+#include "lamina/images/named_preprocess.h"
 
 #include <algorithm>
 #include <cmath>
@@ -92,6 +92,30 @@ Preprocess letterbox(int size) {
           .fill = {114, 114, 114},
           .rounding = Rounding::nearest,
           .antialias = false};
+}
+
+const std::vector<std::pair<std::string, Preprocess>>& named_preprocesses() {
+  static const auto all = [] {
+    Preprocess symmetric = torchvision_imagenet(), yolox = letterbox(640);
+    symmetric.mean = symmetric.std = {0.5f, 0.5f, 0.5f};
+    yolox.rounding = Rounding::down, yolox.placement = Placement::corner;
+    yolox.divisor = 1, yolox.order = ChannelOrder::bgr;
+    return std::vector<std::pair<std::string, Preprocess>>{{"imagenet", torchvision_imagenet()},
+                                                           {"symmetric", symmetric},
+                                                           {"caffe", caffe_imagenet()},
+                                                           {"yolo", letterbox(640)},
+                                                           {"yolox", yolox}};
+  }();
+  return all;
+}
+
+Preprocess named_preprocess(std::string_view name) {
+  std::string names;
+  for (const auto& [known, settings] : named_preprocesses()) {
+    if (known == name) return settings;
+    names += (names.empty() ? "" : ", ") + known;
+  }
+  detail::fail("preprocess: expected one of ", names, ", got \"", name, '"');
 }
 
 Window window_of(int width, int height, const Preprocess& settings) {

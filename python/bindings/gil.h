@@ -2,8 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
+#include <optional>
 #include <stop_token>
 #include <system_error>
 
@@ -39,10 +41,15 @@ class WithGil {
 };
 
 /// What `work` returns, done without the GIL on a thread of its own, so that this one hears signals: where one raises,
-/// as Ctrl-C does, `stop`, which the work has to heed, is set and that is raised.
+/// as Ctrl-C does, `stop`, which the work has to heed, is set and that is raised. It is set too when so many seconds
+/// are over, and when the token that was there before is.
 template <class Work>
-auto interruptible(std::stop_token& stop, const Work& work) {
+auto interruptible(std::stop_token& stop, const Work& work, std::optional<double> seconds = {}) {
+  using Seconds = std::chrono::duration<double>;
+  constexpr Seconds tick(0.02);
+  const auto began = std::chrono::steady_clock::now();
   std::stop_source source;
+  const std::stop_callback given(stop, [&source] { (void)source.request_stop(); });
   stop = source.get_token();
   const WithoutGil release;
   std::future<decltype(work())> result;
@@ -51,13 +58,16 @@ auto interruptible(std::stop_token& stop, const Work& work) {
   } catch (const std::system_error&) {  // the system has no more threads
     return work();
   }
-  while (result.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+  while (true) {
+    const Seconds passed = std::chrono::steady_clock::now() - began, left = seconds ? Seconds(*seconds) - passed : tick;
+    if (left <= Seconds(0)) (void)source.request_stop();
+    const Seconds wait = left > Seconds(0) ? std::min(left, tick) : tick;
+    if (result.wait_for(wait) == std::future_status::ready) return result.get();
     const WithGil gil;
     if (!gil.held() || PyErr_CheckSignals() == 0) continue;
     source.request_stop();
     throw nanobind::python_error();  // once the future has waited for the work
   }
-  return result.get();
 }
 
 /// Has the interpreter say, by atexit, when it is about to end.

@@ -37,6 +37,7 @@ namespace {
 
 PyObject* error_class = nullptr;
 PyObject* no_such_file_class = nullptr;
+PyObject* stopped_class = nullptr;
 
 /// A file's name need not be UTF-8, and is shown escaped then. `inputs` are those whose values have to be known.
 void raise(PyObject* kind, const Error& error, const std::vector<std::string>& inputs = {}) {
@@ -56,6 +57,8 @@ void translate(const std::exception_ptr& thrown, void*) {
     raise(error_class, e, e.names);
   } catch (const NoSuchFile& e) {
     raise(no_such_file_class, e);
+  } catch (const Stopped& e) {
+    raise(stopped_class, e);
   } catch (const Error& e) {
     raise(error_class, e);
   } catch (const std::bad_cast&) {
@@ -94,6 +97,9 @@ NB_MODULE(_core, m) {
   nb::exception<Error> error(m, "Error", PyExc_ValueError);
   error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
   error_class = error.ptr();
+  nb::exception<Stopped> stopped(m, "Stopped", error);
+  stopped.attr("__doc__") = "Work ended because its stop or its time said so; it may be asked for again.";
+  stopped_class = stopped.ptr();
   const nb::object no_such_file =
       nb::module_::import_("builtins")
           .attr("type")("NoSuchFile", nb::make_tuple(error, nb::borrow(PyExc_FileNotFoundError)), nb::dict());

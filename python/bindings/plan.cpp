@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 #include "gil.h"
@@ -161,7 +162,16 @@ void PyPlan::follow(cuda::Stream stream) const {
   if (!in_flight_.empty() && in_flight_.back().stream != stream) in_flight_.back().done->hold(stream);
 }
 
-nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object, const std::stop_source* stop) {
+Limits limits_of(const std::stop_source* stop, std::optional<double> time) {
+  constexpr double longest = 1e9;  // some thirty years
+  if (time && !(*time >= 0)) fail("time: expected seconds, 0 or more, got ", *time);
+  Limits limits = {.stop = stop == nullptr ? std::stop_token() : stop->get_token(), .time = {}};
+  if (time && *time < longest) limits.time = std::chrono::nanoseconds(static_cast<std::int64_t>(*time * 1e9));
+  return limits;
+}
+
+nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_object, const std::stop_source* stop,
+                       std::optional<double> time) {
   Plan& plan = this->plan();
   const cuda::Stream stream = stream_from(stream_object);
   std::vector<Lent> lent_inputs = take_inputs(plan, inputs, stream);
@@ -175,10 +185,8 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   if (recording && out.is_none()) fail("run: a run that is captured into a CUDA graph needs out=");
   if (!recording) follow(stream);
   std::shared_ptr<cuda::Event> done;
-  std::string odd;
-  {
-    const WithoutGil release;
-    const Limits limits = {.stop = stop == nullptr ? std::stop_token() : stop->get_token(), .time = {}};
+  Limits limits = limits_of(stop, time);
+  const auto work = [&] {
     if (out.is_none() && plan.counted()) {
       for (const Tensor& result : plan.run(tensors, stream, limits)) targets.push_back(result.clone());
     } else {
@@ -189,8 +197,15 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
       done = std::make_shared<cuda::Event>(plan.options().device.index);
       done->record(stream);
     }
-    odd = not_finite_.found(plan, targets);
-  }
+    return not_finite_.found(plan, targets);
+  };
+  // A GPU's work is enqueued and not waited for, and a thread for a run of microseconds would cost more than the run.
+  const auto began = std::chrono::steady_clock::now();
+  const std::string odd = slow_ && plan.options().device.is_cpu() ? interruptible(limits.stop, work) : [&] {
+    const WithoutGil release;
+    return work();
+  }();
+  slow_ = std::chrono::steady_clock::now() - began > std::chrono::milliseconds(20);
   if (!odd.empty()) NotFinite::warn(odd);
   const std::shared_ptr<const void> owner = done != nullptr ? kept(stream_object) : nullptr;
   if (done != nullptr) {

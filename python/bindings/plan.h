@@ -2,8 +2,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -25,7 +27,8 @@ class PyPlan {
   /// Throws Error of one on a GPU in a process that was forked since: GPUs stay with the parent.
   Plan& plan() const;
 
-  nb::object run(nb::handle inputs, nb::handle out, nb::handle stream, const std::stop_source* stop);
+  nb::object run(nb::handle inputs, nb::handle out, nb::handle stream, const std::stop_source* stop,
+                 std::optional<double> time);
 
  private:
   /// What a run on a GPU still reads or writes, kept until it has: Python may drop its arrays at once.
@@ -45,7 +48,11 @@ class PyPlan {
   NotFinite not_finite_;
   std::deque<InFlight> in_flight_;
   unsigned generation_;
+  std::atomic<bool> slow_ = true;  ///< whether runs take so long that Ctrl-C is to end one; until it is known
 };
+
+/// What ends a run: that, and so many seconds. Throws Error of what is no time.
+Limits limits_of(const std::stop_source* stop, std::optional<double> time);
 
 /// The inputs of a run: an array, several in the plan's order, or a dict by name. Throws Error naming the one that is
 /// missing, too many, or not usable.

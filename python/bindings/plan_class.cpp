@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -87,8 +88,9 @@ void bind_memory(nb::module_& m) {
 
 }  // namespace
 
-#define LAMINA_RUN \
-  "(self, x: typing.Any, out: typing.Any = None, stream: typing.Any = None, stop: Stop | None = None) -> typing.Any"
+#define LAMINA_RUN                                                                                                    \
+  "(self, x: typing.Any, out: typing.Any = None, stream: typing.Any = None, stop: Stop | None = None, time: float | " \
+  "None = None) -> typing.Any"
 
 void bind_plan(nb::module_& m) {
   bind_memory(m);
@@ -112,15 +114,17 @@ void bind_plan(nb::module_& m) {
       "stream: of CUDA, to enqueue the work on (a number, or PyTorch's or CuPy's object); the default stream if None.\n"
       "The run waits there for what x is being computed by. With arrays of a GPU it returns before the work is "
       "done.\n\n"
-      "stop: once another thread requests it, the run ends with Error, before its next step; on a GPU before it is "
-      "begun.";
+      "stop: once another thread requests it, the run ends with Stopped, before its next step; on a GPU before it is "
+      "begun.\n"
+      "time: so many seconds after which it ends likewise. Ctrl-C ends a long run on a CPU.";
   nb::class_<PyPlan>(m, "Plan",
                      "A network compiled for one device, batch and precision. One thread at a time may use it: compile "
                      "one for each,\nthey share the weights. The GIL is released while it runs.")
       .def("__call__", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::arg("stop").none() = nb::none(), nb::sig("def __call__" LAMINA_RUN), run_doc)
+           nb::arg("stop").none() = nb::none(), nb::arg("time") = nb::none(), nb::sig("def __call__" LAMINA_RUN),
+           run_doc)
       .def("run", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::arg("stop").none() = nb::none(), nb::sig("def run" LAMINA_RUN), run_doc)
+           nb::arg("stop").none() = nb::none(), nb::arg("time") = nb::none(), nb::sig("def run" LAMINA_RUN), run_doc)
       .def_prop_ro(
           "input_names", [](const PyPlan& self) { return names_of(self.plan().input_names()); },
           nb::sig("def input_names(self) -> tuple[str, ...]"))

@@ -20,7 +20,7 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 _signatures.describe(_core)
 
 from ._core import (DeviceDescription, Error, Graph, NoSuchFile, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
-                    Stop, Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
+                    Stop, Stopped, Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._detect import Detected, Detections, Detector
 from ._model import Model, arch, imagenet_labels, load
@@ -34,13 +34,13 @@ Stop.__doc__ = """What ends runs that were given it, from another thread. It sta
 
     stop = lamina.Stop()
     threading.Timer(0.2, stop.request).start()
-    y = model(x, stop=stop)          # or plan(x, stop=stop): lamina.Error once it is requested, before the next step
+    y = model(x, stop=stop)          # or plan(x, stop=stop): lamina.Stopped once it is requested, before the next step
 """
-Error.__module__ = NoSuchFile.__module__ = PoolFull.__module__ = __name__
+Error.__module__ = NoSuchFile.__module__ = Stopped.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
     "Classified", "CompileOptions", "Detected", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NoSuchFile", "NotFiniteWarning", "Plan",
-    "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Stop", "Tensor", "Value", "arch", "arch_names", "best_device",
+    "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Stop", "Stopped", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load", "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from . import _core
-from ._core import Error
+from ._core import Error, Stop
 from ._html import Bar, table
 from ._photos import Photo, is_one, listed
 from ._signatures import options_but
 from ._sources import Source, file_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from ._options import CompileOptions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Detections(NamedTuple):
-    """What was found in a photograph, best score first."""
+class _Fields(NamedTuple):
 
     boxes: Array
     """float32 [things, 4]: x1, y1, x2, y2 in pixels of the photograph"""
@@ -39,6 +38,20 @@ class Detections(NamedTuple):
     """uint8 [things, height, width], 0 or 1, of a segmentation model"""
     turned: Array | None = None
     """float32 [things, 5]: middle x and y, width, height, angle in radians, of a model of turned boxes"""
+
+
+class Detections(_Fields):
+    """What was found in a photograph, best score first: boxes, scores, classes, names, points, masks, turned. Its length is
+    the number of things; it unpacks into these fields."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # NamedTuple's own asks for the length
+        return cls(*iterable)
 
     def _repr_html_(self) -> str:
         boxes = ([round(float(side), 1) for side in box] for box in self.boxes)
@@ -76,26 +89,29 @@ class Detector:
     @overload
     def __call__(self, photo: Photo, confidence: float = 0.25,  # type: ignore[overload-overlap]  # a path is one, not several
                  iou: float = 0.45, *, classes: Sequence[int | str] = (),
-                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> Detections: ...
+                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True,
+                 stop: Stop | None = None, time: float | None = None) -> Detections: ...
 
     @overload
     def __call__(self, photo: Iterable[Photo], confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
-                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True) -> list[Detected]: ...
+                 across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True,
+                 stop: Stop | None = None, time: float | None = None) -> list[Detected]: ...
 
     def __call__(self, photo: Any, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
                  across_classes: bool = False, most: int = 300, masks: bool = True,
-                 upright: bool = True) -> Detections | list[Detected]:
+                 upright: bool = True, stop: Stop | None = None, time: float | None = None) -> Detections | list[Detected]:
         """What is in a photograph: a path, the bytes of a file, an open file, an image of Pillow, or pixels uint8 [H, W, 3].
         A folder, or several photographs, give a list of Detected, in order; one that cannot be read has an `error` there.
 
         confidence: the score that a thing has to exceed. iou: how far boxes of a class may overlap, or with
         across_classes of any. classes: those wanted, by number or name. most: things of a photograph. upright turns it as
-        its EXIF data say.
+        its EXIF data say. stop: once another thread requests it, Stopped is raised; time: so many seconds after which that
+        happens, of each photograph. Ctrl-C ends it too.
         """
         wanted = [self._number(kind) for kind in classes]
 
         def found_in(pixels: Any) -> Detections:
-            boxes, scores, labels, *rest = self._detector.detect(pixels, confidence, iou, wanted, across_classes, most, masks, upright)
+            boxes, scores, labels, *rest = self._detector.detect(pixels, confidence, iou, wanted, across_classes, most, masks, upright, stop, time)
             return Detections(boxes, scores, labels, [self._detector.name(int(label)) for label in labels], *rest)
 
         def row_of(each: Photo) -> Detected:

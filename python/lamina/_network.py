@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, caffe_imagenet, letterbox, torchvision_imagenet
+from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess
 from ._signatures import with_options
 
 if TYPE_CHECKING:
@@ -93,13 +93,6 @@ def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any
     return np.asarray(array, order="C")
 
 
-NAMED: dict[str, Callable[[], Preprocess]] = {
-    "imagenet": torchvision_imagenet, "caffe": caffe_imagenet, "yolo": lambda: letterbox(640),
-    "symmetric": lambda: Preprocess(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
-    "yolox": lambda: Preprocess(640, 640, divisor=1, order="bgr", aspect="letterbox", fill=(114, 114, 114), placement="corner", antialias=False)}
-"""Of Preprocess, by the names that the command's --preprocess has for them"""
-
-
 class Network:
     """What plans and pools are compiled from: all of a Model but its classifiers, which are made of pools."""
 
@@ -121,10 +114,10 @@ class Network:
 
     @preprocess.setter
     def preprocess(self, value: Preprocess | str | None) -> None:
-        if isinstance(value, str) and value in NAMED:
-            value = NAMED[value]()
+        if isinstance(value, str):
+            value = named_preprocess(value)
         if not isinstance(value, Preprocess | None):
-            raise Error(f"preprocess: expected a lamina.Preprocess, None or one of {', '.join(NAMED)}, got {value!r}")
+            raise Error(f"preprocess: expected a lamina.Preprocess, a name of one or None, got {value!r}")
         self._preprocess = value
 
     @property
@@ -140,18 +133,18 @@ class Network:
         self._labels = texts
 
     @with_options
-    def __call__(self, x: Any, *, stop: Stop | None = None, **options: Unpack[CompileOptions]) -> Any:
+    def __call__(self, x: Any, *, stop: Stop | None = None, time: float | None = None, **options: Unpack[CompileOptions]) -> Any:
         """The outputs for x, arrays as for Plan.run, by a plan for as many images and such shapes: compiled at the first
         call, kept for others, and of whichever GPU x is on. Arrays with gaps, which a Plan refuses, are copied. Threads may
         call it at the same time. Numbers and lists become arrays, floats the input's floats, [N, H, W, C] becomes [N, C, H, W].
         Pixels uint8 [N, H, W, 3] or [N, 3, H, W] of the model's size are normalised as its `preprocess` says. An input whose value decides a shape, such as the size that a picture is resized to, is a
-        constant of the plan: one is kept for each value. `stop` ends the run as it ends that of a plan."""
+        constant of the plan: one is kept for each value. `stop` and `time`, of seconds, end the run as they end that of a plan."""
         x, options = self._taken(x, options)
         with self.plan_for(x, options) as plan:
             if self._by_value:
                 x = {name: array for name, array in self._named(x, options).items()
                      if name in plan.input_names or name not in self._by_value}
-            return plan(x, stop=stop)
+            return plan(x, stop=stop, time=time)
 
     def _taken(self, x: Any, options: CompileOptions) -> tuple[Any, CompileOptions]:
         """The arrays as the inputs take them, and the options for that."""

@@ -1,6 +1,8 @@
 """Detectors whose answer is known: tests/golden/make_golden_detect.py."""
 
+import copy
 import io
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,29 @@ def test_boxes_are_arrays(photo, tmp_path):
     for other in (tmp_path / "photo.png", pillow.fromarray(photo), (tmp_path / "photo.png").read_bytes(),
                   io.BytesIO((tmp_path / "photo.png").read_bytes())):
         np.testing.assert_array_equal(detector(other).boxes, found.boxes)
+
+
+def test_the_length_is_the_number_of_things(photo):
+    """And what a tuple of fields does it still does."""
+    detector = lamina.Detector(GOLDEN / "raw.onnx", "cpu")
+    found = detector(photo)
+    assert len(found) == len(found.scores) > 3 and found
+    assert len(detector(photo, 1.0)) == 0 and not detector(photo, 1.0)
+    boxes, scores, classes, names, points, masks, turned = found
+    assert boxes is found.boxes is found[0] and names is found.names and scores is found[1] and turned is None
+    assert found._replace(names=["x"]).names == ["x"] and list(found._asdict()) == list(found._fields)
+    assert len(copy.copy(found)) == len(pickle.loads(pickle.dumps(found))) == len(found)
+
+
+def test_a_detector_can_be_stopped(photo):
+    detector, stop = lamina.Detector(GOLDEN / "raw.onnx", "cpu"), lamina.Stop()
+    assert len(detector(photo, stop=stop, time=60)) == len(detector(photo))
+    with pytest.raises(lamina.Stopped):
+        detector(photo, time=0)
+    stop.request()
+    for photos in (photo, [photo]):
+        with pytest.raises(lamina.Stopped):
+            detector(photos, stop=stop)
 
 
 def test_several_photographs_and_folders(photo, tmp_path):

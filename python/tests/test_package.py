@@ -98,7 +98,7 @@ def test_signatures_say_every_keyword(digits, plan):
     # They are the defaults, all of them, and there is none besides.
     del given["description"]
     assert digits.plan_summary(**given) == digits.plan_summary()
-    assert defaults(plan) == defaults(plan.run) == {"x": inspect.Parameter.empty, "out": None, "stream": None, "stop": None}
+    assert defaults(plan) == defaults(plan.run) == {"x": inspect.Parameter.empty, "out": None, "stream": None, "stop": None, "time": None}
     assert defaults(lamina.read_image)["upright"] is False and defaults(lamina.Preprocess)["crop"] == 224
     for name in lamina.__all__:
         thing = getattr(lamina, name)
@@ -124,9 +124,11 @@ def test_misspelt_names_are_refused(digits, photos):
             model.labels = labels
     model.preprocess = "imagenet"
     assert repr(model.preprocess) == repr(lamina.torchvision_imagenet())
-    for settings in ("imagnet", 3):
-        with pytest.raises(lamina.Error, match="preprocess: expected a lamina.Preprocess, None or one of imagenet, caffe, yolo"):
+    for settings, said in (("imagnet", 'expected one of imagenet, symmetric, caffe, yolo, yolox, got "imagnet"'), (3, "a name of one or None, got 3")):
+        with pytest.raises(lamina.Error, match=f"preprocess: .*{said}"):
             model.preprocess = settings
+    model.preprocess = "yolox"
+    assert model.preprocess.order == "bgr" and model.preprocess.placement == "corner" and model.preprocess.crop == 640
 
 
 def test_a_file_is_asked_for(digits):
@@ -138,15 +140,6 @@ def test_a_file_is_asked_for(digits):
         lamina.load(Proto())
     with pytest.raises(TypeError, match="expected a path, .* got Model"):
         lamina.load(digits)
-
-
-def test_models_can_be_stopped(digits):
-    stop, x = lamina.Stop(), np.zeros((1, 3, 32, 32), np.float32)
-    assert digits(x, device="cpu", stop=stop).shape == (1, 10)
-    stop.request()
-    with pytest.raises(lamina.Error, match="stop"):
-        digits(x, device="cpu", stop=stop)
-    assert "stop=stop" in lamina.Stop.__doc__
 
 
 def test_labels_are_those_of_the_classes(photos):

@@ -158,6 +158,59 @@ except KeyboardInterrupt:
         assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
 
 
+def test_models_can_be_stopped(digits):
+    stop, x = lamina.Stop(), np.zeros((1, 3, 32, 32), np.float32)
+    assert digits(x, device="cpu", stop=stop).shape == (1, 10)
+    stop.request()
+    with pytest.raises(lamina.Stopped, match="stop"):
+        digits(x, device="cpu", stop=stop)
+    assert issubclass(lamina.Stopped, lamina.Error) and lamina.Stopped.__module__ == "lamina"
+    plan = digits.compile(device="cpu")
+    for time in (10, 1e300, float("inf"), None):
+        assert plan(x, time=time).shape == digits(x, device="cpu", time=time).shape == (1, 10)
+    with pytest.raises(lamina.Stopped):
+        plan(x, time=0)
+    for time in (-1, float("nan")):
+        with pytest.raises(lamina.Error, match="time: expected seconds, 0 or more"):
+            plan(x, time=time)
+    assert plan(x).shape == (1, 10)
+    assert "stop=stop" in lamina.Stop.__doc__
+
+
+def test_a_long_run_ends_by_ctrl_c_by_a_stop_and_by_its_time():
+    """Of a network that takes seconds; the plan can run again."""
+    program = """
+import _thread, signal, threading, time
+import lamina, numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)
+graph = lamina.Graph()
+x = graph.input("x", (1024, 1024))
+mean = graph.constant("mean of 1024", np.full((1024, 1024), 1 / 1024, np.float32))
+big = x
+for i in range(400):
+    big = graph.add(f"product{i}", "MatMul", [big, mean])
+graph.output(big)
+model, array, stop = lamina.Model(graph), np.ones((1024, 1024), np.float32), lamina.Stop()
+plan = model.compile(device="cpu", threads=1)
+def ends(kind, run, after=None):
+    if after is not None:
+        threading.Timer(0.2, after).start()
+    begin = time.monotonic()
+    try:
+        run()
+        print("done")
+    except kind as error:
+        print(type(error).__name__ if time.monotonic() - begin < 3 else "too late")
+ends(KeyboardInterrupt, lambda: plan(array), _thread.interrupt_main)
+ends(lamina.Stopped, lambda: plan(array, stop=stop), stop.request)
+ends(lamina.Stopped, lambda: plan.run(array, time=0.2))
+ends(lamina.Stopped, lambda: model(array, device="cpu", threads=1, time=0.2))
+ends(lamina.Stopped, lambda: plan(array, stop=stop))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout.split(), done.returncode) == (["KeyboardInterrupt"] + ["Stopped"] * 4, 0), done.stdout + done.stderr
+
+
 def test_a_subinterpreter_is_refused_and_does_no_harm():
     subinterpreters = pytest.importorskip("_xxsubinterpreters" if sys.version_info < (3, 13) else "_interpreters")
     program = f"""

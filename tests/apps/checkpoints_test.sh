@@ -64,16 +64,16 @@ expect 0 'under "model"; there are also "ema" \(16 tensors\): choose with --key'
 expect 0 '^head.weight ' inspect backbone.pth --strip-prefix backbone.
 expect 1 'gan.pth: there are weights under "generator" \(16 tensors\), "discriminator" \(16 tensors\): choose with --key' \
   classify "$three" --model "$digits" --weights gan.pth
-expect 1 'no weights under the key "emma"; there are "model" \(16 tensors\), "ema"' inspect two.pth --key emma
+expect 2 'no weights under the key "emma"; there are "model" \(16 tensors\), "ema"' inspect two.pth --key emma
 expect 1 'what fits begins with "backbone.".*--strip-prefix' classify "$three" --model "$digits" --weights backbone.pth
-expect 1 'no name begins with "neck."' inspect backbone.pth --strip-prefix neck.
-expect 1 'a prefix ends with one, "backbone."' inspect backbone.pth --strip-prefix backbone
+expect 2 'no name begins with "neck."' inspect backbone.pth --strip-prefix neck.
+expect 2 'a prefix ends with one, "backbone."' inspect backbone.pth --strip-prefix backbone
 expect 1 'calls argparse.Namespace; nothing was executed. Save the weights alone' inspect object.pth
 expect 1 'system".*nothing was executed' inspect attack.pth
 check 'nothing was executed' test ! -e attacked
 expect 1 '"classifier.1.bias.npy" is compressed.*numpy.savez_compressed not' inspect packed.npz
-expect 1 '--key and --strip-prefix say how --weights are read' classify "$three" --model "$digits" --key ema
-expect 1 'expected a PyTorch checkpoint, for its key "ema"' inspect digits.npz --key ema
+expect 2 '--key and --strip-prefix say how --weights are read' classify "$three" --model "$digits" --key ema
+expect 2 'expected a PyTorch checkpoint, for its key "ema"' inspect digits.npz --key ema
 
 # convert
 expect 0 'wrote ema.safetensors: 16 tensors' convert two.pth ema.safetensors --key ema
@@ -81,7 +81,7 @@ expect 0 '%  three' classify "$three" --model "$digits" --weights ema.safetensor
 expect 0 'wrote plain.safetensors: 17 tensors' convert backbone.pth plain.safetensors --strip-prefix backbone.
 expect 0 '^features.0.weight ' inspect plain.safetensors
 for name in y.onnx y.npz y.engine y.tar y.unheard-of; do
-  expect 1 "expected a name that ends in .safetensors, which is what is written, got $name" convert model.pth $name
+  expect 2 "expected a name that ends in .safetensors, which is what is written, got $name" convert model.pth $name
   check "no $name" test ! -e $name
 done
 expect 0 'wrote y:' convert model.pth y

@@ -61,14 +61,14 @@ check 'the others were still done' test "$(ls pictures2 | wc -l)" -eq 3
 # bad input
 expect 1 'missing.png' features missing.png --model "$model"
 printf 'x' >file
-expect 1 '^lamina: --out: cannot make the folder file/sub: ' features "$photo" --model "$model" --out file/sub
+expect 1 '^lamina: cannot make the folder file/sub of --out: ' features "$photo" --model "$model" --out file/sub
 mkdir empty
 expect 1 'no photographs' features empty --model "$model"
 expect 1 'missing.safetensors' features "$photo" --model missing.safetensors
-expect 1 'out: expected the name of a .png or a .jpg, or a folder, got cat.webp' features "$photo" --model "$model" --out cat.webp
+expect 2 'out: expected the name of a .png or a .jpg, or a folder, got cat.webp' features "$photo" --model "$model" --out cat.webp
 check 'no directory of that name' test ! -e cat.webp
 expect 1 'holds weights without a graph' features "$photo" --model "$source/tests/golden/files/c_b1.npy"
-expect 1 'folder' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
+expect 2 'folder' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
 printf 'not a model' >garbage
 expect 1 'garbage' features "$photo" --model garbage
 expect 1 'garbage' inspect garbage
@@ -79,7 +79,7 @@ expect 1 'nothing.png' features nothing.png --model "$model"
 # an output that cannot be written leaves nothing, and an old one intact
 expect 2 'there is no folder "no/such/directory"' features "$photo" --model "$model" --out no/such/directory/x.png
 cp cat.png kept.png
-expect 1 'fp16' features "$photo" --model "$model" --device cpu --precision fp16 --out kept.png
+expect 2 'fp16' features "$photo" --model "$model" --device cpu --precision fp16 --out kept.png
 check 'the old picture is intact' cmp -s cat.png kept.png
 
 # run, and verify of its own results: every algorithm of the CPU agrees with the plain loops
@@ -89,7 +89,7 @@ for algorithm in eigen im2col; do
 done
 expect 2 'no/such' run --model "$model" --input "$photo" --output no/such/out.safetensors
 expect 1 'input' run --model "$model" --input out.safetensors --output x.safetensors
-expect 1 'expected a name that ends in .safetensors' run --model "$model" --input "$photo" --output x.npy
+expect 2 'expected a name that ends in .safetensors' run --model "$model" --input "$photo" --output x.npy
 check 'nothing was written' test ! -e x.npy
 python3 - <<'EOF'
 import struct
@@ -163,7 +163,7 @@ for batch in 1 2 16; do
   check "classify agrees with PyTorch in batches of $batch" same_answers answers.csv
 done
 expect 0 '[0-9.]+ %  (cat|cup|rocket|person|nothing)' classify "$photo" --model "$classifier"
-expect 1 'cpu is named twice' classify "$photo" --model "$classifier" --device cpu,cpu
+expect 2 'a device is named twice' classify "$photo" --model "$classifier" --device cpu,cpu
 expect 1 'cuda:99 ' classify "$photo" --model "$classifier" --device cuda:99
 expect 1 'broken.png' classify photos --model "$classifier"
 expect 1 '3 of 4 photographs classified' classify photos --model "$classifier"
@@ -172,10 +172,10 @@ check 'JSON with the error of the broken one' python3 -c 'import json,sys; d=jso
 printf 'a\nb\n' >labels.txt
 expect 1 'expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
 expect 1 'preprocess' classify "$photo" --model "$golden/tiny-alexnet.safetensors"
-expect 1 'expected --model FILE.*which ships.*https://' classify "$photo"
+expect 2 'expected --model FILE.*which ships.*https://' classify "$photo"
 expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png" --model digits
 expect 1 'cannot read ../digits' classify "$photo" --model ../digits
-expect 1 'arch alexnet needs its weights' classify "$photo" --arch alexnet
+expect 2 'arch alexnet needs its weights' classify "$photo" --arch alexnet
 expect 1 'and [0-9]+ more$' classify "$photo" --arch resnet18 --weights "$model"
 expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
 expect 2 'arch: expected one of alexnet, .*; got "lenet"' classify "$photo" --arch lenet --weights "$classifier"
@@ -254,7 +254,7 @@ done
 expect 0 'wrote.*and the graph' convert "$classifier" half.safetensors --dtype f16
 expect 0 'classifier.weight +f16' inspect half.safetensors
 expect 0 '%' classify "$photo" --model half.safetensors
-expect 1 'expected a name that ends in .safetensors' convert "$classifier" half.pth
+expect 2 'expected a name that ends in .safetensors' convert "$classifier" half.pth
 expect 0 'wrote plain.safetensors: 1 tensor$' convert "$source/tests/golden/files/c_b1.npy" plain.safetensors
 expect 1 'holds weights without a graph' inspect plain.safetensors --plan
 expect 1 'expected 5 labels' convert "$classifier" no.safetensors --labels labels.txt
@@ -276,7 +276,7 @@ expect 0 "whole run of batch 1:" bench model --arch resnet18 --seconds 0.01
 expect 0 "^   normalisation from u8" bench model --model "$classifier" --photos --inputs pinned --seconds 0.01
 expect 0 '2 plans at once: [0-9.]+ images/s' bench model --model "$classifier" --plans 2 --threads 1 --seconds 0.05
 expect 2 'inputs' bench model --model "$classifier" --inputs tape
-expect 1 '^lamina: conv2d: kernel .* is larger than the padded input' bench conv2d --device cpu --size 4 --padding 0
+expect 2 '^lamina: --kernel, --size and the like: conv2d: kernel .* is larger than the padded input' bench conv2d --device cpu --size 4 --padding 0
 for table in 'inspect --plan --batch 256' 'bench model --batch 2 --seconds 0.01 --model'; do
   # shellcheck disable=SC2086
   check "$table fits a terminal" test "$("$lamina" $table "$classifier" 2>/dev/null | wc -L)" -le 120

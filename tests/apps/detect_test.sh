@@ -95,7 +95,7 @@ assert len(pictures) > 3 and all(open(name, "rb").read(3) == b"\xff\xd8\xff" for
 EOF4
 expect 0 '^[^:]*: 600x400' detect one.jpg --model "$golden/raw.onnx" --no-pictures
 expect 0 'left out 2 pictures that Lamina drew: first-detections.jpg, first-detections.png' detect album --recursive --model "$golden/raw.onnx" --no-pictures
-expect 1 'expected the name of a .jpg as --jpeg says' detect photo.png --model "$golden/raw.onnx" --out one.png --jpeg
+expect 2 'expected the name of a .jpg as --jpeg says' detect photo.png --model "$golden/raw.onnx" --out one.png --jpeg
 
 # outlines of masks: what they hold is the mask, but for a pixel at its edge
 expect 0 'photo.png' detect photo.png --model "$golden/segment.onnx" --no-pictures --most 3 --txt outlines --json outlines.json
@@ -147,8 +147,8 @@ for line, thing in zip(lines, answer["detections"]):
         assert both / either > 0.9 or either - both < 4 * edge, (thing["class"], both, either, pixels)
 EOF5
 cp photo.png album/first.bmp
-expect 1 'txt: two photographs would have their labels in first.txt' detect album --model "$golden/raw.onnx" --no-pictures --txt once
-expect 1 '--txt: cannot make the folder photo.png/once' detect photo.png --model "$golden/raw.onnx" --no-pictures --txt photo.png/once
+expect 2 'txt: two photographs would have their labels in first.txt' detect album --model "$golden/raw.onnx" --no-pictures --txt once
+expect 1 'cannot make the folder photo.png/once/ of --txt' detect photo.png --model "$golden/raw.onnx" --no-pictures --txt photo.png/once
 
 # a model file of a detector, and what is noted in it
 expect 0 'wrote kept.safetensors' convert "$golden/pose.onnx" kept.safetensors
@@ -161,10 +161,10 @@ expect 0 ' [xyz][,;]' detect photo.png --model named.safetensors --no-pictures
 # what is wrong
 expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
-expect 1 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow
-expect 1 'got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
+expect 2 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow
+expect 2 'got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
 expect 1 'digits.safetensors: expected outputs of a detector.*scores of a classifier' detect photo.png --model "$source/weights/digits.safetensors"
-expect 1 'expected --model FILE: .*yolo export model=yolo11n.pt format=onnx' detect photo.png
+expect 2 'expected --model FILE: .*yolo export model=yolo11n.pt format=onnx' detect photo.png
 # a detector for other commands: they name this one
 for options in '' '--preprocess imagenet'; do
   expect 1 'open.onnx: this is a detector: lamina detect is for it$' classify photo.png --model "$golden/open.onnx" $options

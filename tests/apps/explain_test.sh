@@ -35,13 +35,13 @@ check 'a digit' same "$source/weights/digits/7.png" 3,7 --model "$digits"
 check 'the picture is a PNG' grep -q PNG <(head -c 8 window.png)
 expect 0 'wrote chelsea-window.png|chelsea-window.png' features "$photo" --explain 180,86
 expect 0 'at 180,86 filter 54 gives 3\.0265.*11 × 11 pixels' features "$photo" --explain 180,86 --filter 54
-expect 1 'expected a place of chelsea.png that the model sees, X from 94 to 356 and Y from 19 to 280, got 5,5' features "$photo" --explain 5,5
+expect 2 'expected a place of chelsea.png that the model sees, X from 94 to 356 and Y from 19 to 280, got 5,5' features "$photo" --explain 5,5
 for place in x 1 1,2,3 -1,2 1,-2 99999999999,1 ,; do
   expect 2 'expected a pixel of the photograph, such as 120,80, got' features "$photo" --explain="$place"
 done
-expect 1 'expected a filter of features.1, from 0 to 95, got 96' features "$photo" --explain 180,86 --filter 96
+expect 2 'expected a filter of features.1, from 0 to 95, got 96' features "$photo" --explain 180,86 --filter 96
 expect 2 'filter needs --explain' features "$photo" --filter 3
 expect 2 'explain: not with --sheet' features "$photo" --explain 180,86 --sheet sheet.png
-expect 1 "whose filters see the photograph's three colours; those of features.3 do not" \
+expect 2 "whose filters see the photograph's three colours; those of features.3 do not" \
   features "$photo" --model "$digits" --layer features.3 --explain 180,86
 finish

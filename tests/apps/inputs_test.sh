@@ -54,10 +54,10 @@ expect 0 'y: f32 \[3, 2\]' run --model open.safetensors "${said[@]}" --input x.n
 expect 0 'wrote' convert "$net" fixed.safetensors "${said[@]}"
 expect 0 'y: f32 \[3, 2\]' run --model fixed.safetensors --input x.npy --out y.safetensors
 
-expect 1 '--constant shape: expected \[2\], got 3 numbers' inspect "$net" --constant shape=3,2,1
-expect 1 '--constant shape: expected whole numbers with commas between, or a tensor file, got "3,b"' inspect "$net" --constant shape=3,b
-expect 1 '--constant: the model has no input "shapes"; nearest: "shape"' inspect "$net" --constant shapes=3,2
-expect 1 '--constant: expected NAME=VALUE, got "shape"' inspect "$net" --constant shape
+expect 2 '--constant shape: expected \[2\], got 3 numbers' inspect "$net" --constant shape=3,2,1
+expect 2 '--constant shape: expected whole numbers with commas between, or a tensor file, got "3,b"' inspect "$net" --constant shape=3,b
+expect 2 '--constant: the model has no input "shapes"; nearest: "shape"' inspect "$net" --constant shapes=3,2
+expect 2 '--constant: expected NAME=VALUE, got "shape"' inspect "$net" --constant shape
 expect 1 'x.npy: expected \[2\] for input "shape", got \[2, 3\]' inspect "$net" --constant shape=x.npy
 if "$lamina" serve --help >/dev/null 2>&1; then
   expect 1 'x: its shape \[\.\.\.\] is open; lamina convert --input-shape gives it' serve --model "$net" --port 0
@@ -66,19 +66,19 @@ if "$lamina" serve --help >/dev/null 2>&1; then
 fi
 # A classifier in the user's data folder is the one where none is named, and has a name there.
 export XDG_DATA_HOME=$work/data
-expect 1 'expected --model FILE .*python -m lamina.get_classifier brings one' classify "$source/weights/digits/7.png"
+expect 2 'expected --model FILE .*python -m lamina.get_classifier brings one' classify "$source/weights/digits/7.png"
 mkdir -p data/lamina
 cp "$source/weights/digits.safetensors" data/lamina/classifier.safetensors
 expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
 expect 0 'classifier.6' inspect classifier
 expect 1 'cannot read classifiers' inspect classifiers
-XDG_DATA_HOME=  HOME=$work/home expect 1 'expected --model FILE' classify "$source/weights/digits/7.png"
+XDG_DATA_HOME=  HOME=$work/home expect 2 'expected --model FILE' classify "$source/weights/digits/7.png"
 mkdir -p home/.local/share && cp -r data/lamina home/.local/share
 XDG_DATA_HOME=  HOME=$work/home expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
 # models by names that are none
 expect 1 'cannot read clasifier: there is no such file, and no model of that name; did you mean classifier\?' classify "$photo" --model clasifier
 XDG_DATA_HOME=$work/none expect 1 'classifier: python -m lamina.get_classifier brings it' classify "$photo" --model classifier
-expect 1 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --weights w.pth
+expect 2 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --weights w.pth
 
 # what the parser finds wrong
 expect 2 'csv: not with --json|json: not with --csv' classify "$photo" --json --csv

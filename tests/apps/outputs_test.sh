@@ -29,7 +29,7 @@ spared() {
     ln -s "$input" "link$ending"
     ln "$input" "hard$ending"
     for name in "./$input" "link$ending" "hard$ending"; do
-      case $name in *"$ending") expect 1 'would be overwritten' "$@" "$name" ;; esac
+      case $name in *"$ending") expect 2 'would be overwritten' "$@" "$name" ;; esac
     done
   done
   check "lamina $*: what it read is as it was" test "$(cksum photo.png photos/inside.png model.safetensors weights.safetensors labels.txt inputs.safetensors)" = "$before"
@@ -75,8 +75,8 @@ for command in features detect segment classify run verify inspect convert docto
 done
 
 # a picture of a directory that is read; two outputs that are one
-expect 1 'photos/inside.png is the file of the argument "photos" too' features photos --model model.safetensors --layer features.0 --sheet photos/inside.png
-expect 1 'one.png is the file of --(out|sheet) too' features photo.png --model model.safetensors --layer features.0 --out one.png --sheet one.png
+expect 2 'photos/inside.png is the file of the argument "photos" too' features photos --model model.safetensors --layer features.0 --sheet photos/inside.png
+expect 2 'one.png is the file of --(out|sheet) too' features photo.png --model model.safetensors --layer features.0 --out one.png --sheet one.png
 check 'no output of a refused command' test ! -e one.png
 
 # a folder that is not there is said before the work begins, on photographs that cannot be read
@@ -90,11 +90,11 @@ check 'it is not made' test ! -e nowhere
 
 # models, class names and the default model by their names
 before=$(cksum "$source"/weights/{digits,alexnet-conv1}.safetensors "$source/weights/imagenet_classes.txt")
-expect 1 'digits.safetensors is the file of --model too' run --model digits --input inputs.safetensors --out "$source/weights/digits.safetensors"
-expect 1 'imagenet_classes.txt is the file of --labels too' classify photo.png --model digits --labels imagenet --json "$source/weights/imagenet_classes.txt"
-expect 1 'digits.safetensors is the file of the argument "in" too' convert digits "$source/weights/digits.safetensors"
+expect 2 'digits.safetensors is the file of --model too' run --model digits --input inputs.safetensors --out "$source/weights/digits.safetensors"
+expect 2 'imagenet_classes.txt is the file of --labels too' classify photo.png --model digits --labels imagenet --json "$source/weights/imagenet_classes.txt"
+expect 2 'digits.safetensors is the file of the argument "in" too' convert digits "$source/weights/digits.safetensors"
 for option in --out --json; do
-  expect 1 'alexnet-conv1.safetensors is the file of the model too' features photo.png $option "$source/weights/alexnet-conv1.safetensors"
+  expect 2 'alexnet-conv1.safetensors is the file of the model too' features photo.png $option "$source/weights/alexnet-conv1.safetensors"
 done
 check 'what was read by its name is as it was' test "$(cksum "$source"/weights/{digits,alexnet-conv1}.safetensors "$source/weights/imagenet_classes.txt")" = "$before"
 
@@ -116,6 +116,6 @@ done
 # a GPU's generated kernels, of which a CPU has none
 expect 0 'wrote 0 generated kernels to texts' inspect model.safetensors --plan --device cpu --dump-kernels texts
 expect 2 '--plan' inspect model.safetensors --dump-kernels texts
-expect 1 '--dump-kernels: cannot make the folder photo.png/texts' inspect model.safetensors --plan --device cpu --dump-kernels photo.png/texts
+expect 1 'cannot make the folder photo.png/texts of --dump-kernels' inspect model.safetensors --plan --device cpu --dump-kernels photo.png/texts
 
 finish

@@ -74,8 +74,8 @@ expect 1 'letter.zip: .*zip' classify "$photo" --model letter.zip
 expect 0 'features.3 \[1, 32, 15, 15\]' features "$photo" --model "$digits" --layer features.3 --out layer.png
 expect 0 'wrote layers/chelsea-features.3.png' features "$photo" --model "$digits" --layer features.3 --out layers
 expect 0 'features.0 \[1, 96, 55, 55\]' features "$photo" --layer features.0 --out layers
-expect 1 'layer: .*has no layer "features.33"; nearest: "features.3' features "$photo" --model "$digits" --layer features.33
-expect 1 'has no layer "input"' features "$photo" --model "$digits" --layer input
+expect 2 'layer: .*has no layer "features.33"; nearest: "features.3' features "$photo" --model "$digits" --layer features.33
+expect 2 'has no layer "input"' features "$photo" --model "$digits" --layer input
 expect 1 'expected a layer of feature maps .*classifier.6 gives \[1, 10\]' features "$photo" --model "$digits" --layer classifier.6
 
 # a directory: one picture each and a sheet of all; nothing is overwritten by another picture
@@ -89,21 +89,21 @@ expect 0 'wrote pictures/chelsea-features-2.png, as pictures/chelsea-features.pn
   features "$photo" --model "$digits" --out pictures
 check 'the first one is intact' cmp -s kept.png pictures/chelsea-features.png
 expect 0 'chelsea-features-2.png holds this very picture already' features "$photo" --model "$digits" --out pictures
-expect 1 'sheet: expected a name that ends in .png' features "$photo" --sheet sheet.jpg
+expect 2 'sheet: expected a name that ends in .png' features "$photo" --sheet sheet.jpg
 "$lamina" features "$images" --out again >order.txt
 check 'answers are in the order of the names' test "$(grep -o '^[^ ]*images/[a-z]*' order.txt | grep -o '[a-z]*$' | tr '\n' ' ')" = 'astronaut chelsea coffee rocket '
 
 # --open shows what was drawn, where there is a desktop
 unset DISPLAY WAYLAND_DISPLAY
 if [ "$(uname)" = Linux ]; then
-  expect 1 'open: there is no desktop here.*open one.png yourself' features "$photo" --out one.png --open
+  expect 1 'as --open asks: there is no desktop here.*open one.png yourself' features "$photo" --out one.png --open
   check 'the picture is there all the same' test -s one.png
   mkdir bin && printf '#!/bin/sh\necho "shown: $1"\n' >bin/xdg-open && chmod +x bin/xdg-open
   export DISPLAY=:9
   PATH=$work/bin:$PATH expect 0 "shown: $work/one.png" features "$photo" --out one.png --open
   PATH=$work/bin:$PATH expect 0 "shown: $work/sheet.png" features "$images" --out shown --sheet sheet.png --open
   PATH=$work/bin:$PATH expect 0 "shown: $work/shown" features "$images" --out shown --open
-  check 'no viewer' grep -q 'open: there is no xdg-open on this machine' \
+  check 'no viewer' grep -q 'as --open asks: there is no xdg-open on this machine' \
     <<<"$(PATH=$work/none "$lamina" features "$photo" --out one.png --open 2>&1)"
 fi
 

@@ -52,14 +52,14 @@ seen '[1, 3, 12, 12]' 0,0=1,0.2,0 -- --model known.safetensors --input-shape 1x3
 expect 0 'seen \[1, 3, 12, 12\]' features wide.ppm --model known.safetensors --input-shape x=1x3x12x12 --out twelve.png
 seen '[1, 3, 8, 8]' 0,0=1,0.2,0 -- --model fixed.safetensors --input-shape 1x3x8x8
 for command in 'run --out x.safetensors --input' features; do
-  expect 1 'input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model.s \[N, 3, 8, 8\], got \[1, 3, 12, 12\]' \
+  expect 2 'input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model.s \[N, 3, 8, 8\], got \[1, 3, 12, 12\]' \
     $command wide.ppm --model fixed.safetensors --input-shape 1x3x12x12
-  expect 1 'input-shape: expected the shape of a photograph.*got \[4, 3, 8, 8\]' \
+  expect 2 'input-shape: expected the shape of a photograph.*got \[4, 3, 8, 8\]' \
     $command wide.ppm --model known.safetensors --input-shape 4x3x8x8
-  expect 1 'size: expected 12, as --input-shape says, got 8' \
+  expect 2 'size: expected 12, as --input-shape says, got 8' \
     $command wide.ppm --model known.safetensors --input-shape 1x3x12x12 --size 8
-  expect 1 'size: expected 8, as the model.s input x \[N, 3, 8, 8\] says, got 9' $command wide.ppm --model fixed.safetensors --size 9
-  expect 1 'size: expected 8 x 16, as the model.s input x \[N, 3, 8, 16\] says, got 8' $command wide.ppm --model long.safetensors --scale 1 --size 8
+  expect 2 'size: expected 8, as the model.s input x \[N, 3, 8, 8\] says, got 9' $command wide.ppm --model fixed.safetensors --size 9
+  expect 2 'size: expected 8 x 16, as the model.s input x \[N, 3, 8, 16\] says, got 8' $command wide.ppm --model long.safetensors --scale 1 --size 8
   expect 1 'does not say how a photograph becomes its input.*--preprocess imagenet' $command wide.ppm --model open.safetensors
   expect 1 'leaves the size of its input open: --size says it' $command wide.ppm --model open.safetensors --scale 1
 done
@@ -97,7 +97,7 @@ for wrong in '--scale 0' '--scale x' '--scale 1/0' '--mean 1,2' '--std 0' '--fil
   expect 2 "^lamina: ${wrong%% *}: expected" run --model open.safetensors --input wide.ppm --out x.safetensors --size 6 $wrong
 done
 expect 2 'one of imagenet, .*; did you mean letterbox\?|one of crop, stretch, letterbox.*did you mean letterbox\?' features wide.ppm --fit leterbox
-expect 1 'how a photograph becomes the input: seen.safetensors is none' run --model known.safetensors --input seen.safetensors --out x.safetensors --size 8
+expect 2 'how a photograph becomes the input: seen.safetensors is none' run --model known.safetensors --input seen.safetensors --out x.safetensors --size 8
 
 # --out for pictures and tensors alike; the old names still do
 expect 0 'wrote maps.safetensors: seen \[1, 3, 8, 8\]' features wide.ppm --model fixed.safetensors --out maps.safetensors
@@ -105,7 +105,7 @@ check 'maps alone: no picture' test ! -e wide-features.png
 expect 0 'wrote maps.png' features wide.ppm --model fixed.safetensors --out maps.safetensors --out maps.png
 expect 0 'wrote old.safetensors' features wide.ppm --model fixed.safetensors --out maps.png --output-tensor old.safetensors
 check 'the same maps' cmp maps.safetensors old.safetensors
-expect 1 'out: a.png and b.png both name the pictures' features wide.ppm --model fixed.safetensors --out a.png --out b.png
+expect 2 'out: a.png and b.png both name the pictures' features wide.ppm --model fixed.safetensors --out a.png --out b.png
 expect 0 'wrote old.safetensors' run --model fixed.safetensors --input wide.ppm --output old.safetensors
 expect 0 'wrote kept2.safetensors' convert open.safetensors --out kept2.safetensors
 for command in run features; do

@@ -42,7 +42,7 @@ expect 0 'wrote difference.safetensors' "${difference[@]}" --force
 # what cannot be
 expect 1 'd8.safetensors: quantize: the model is quantised already: ' quantize d8.safetensors 7.png --out again.safetensors
 expect 1 'no layer stays in eight bits' quantize "$digits" [0-9].png --out no.safetensors --max-error 1e-9
-expect 1 'ends in .safetensors or .onnx' quantize "$digits" absent.png --out x.tflite
+expect 2 'ends in .safetensors or .onnx' quantize "$digits" absent.png --out x.tflite
 expect 1 'only photograph, not held back .* 1 of 1 keep' quantize "$digits" 7.png broken.png --out one.safetensors
 expect 2 'net8.txt|minmax' quantize "$digits" 7.png --out n.safetensors --calibration entropy
 head -c 40 7.png >broken.png

@@ -49,18 +49,21 @@ check 'JSON' cmp answer.json - <<'EOF2'
     ],
     "classes": [
       {
-        "index": 0,
+        "class": 0,
         "name": "background",
+        "index": 0,
         "share": 0.5
       },
       {
-        "index": 1,
+        "class": 1,
         "name": "grass",
+        "index": 1,
         "share": 0.25
       },
       {
-        "index": 2,
+        "class": 2,
         "name": "sky",
+        "index": 2,
         "share": 0.25
       }
     ]
@@ -100,12 +103,12 @@ check 'of an open size' shares a.json 'class 0 0.3333 class 1 0.3333 class 2 0.3
 expect 0 '48x16 -> \[1, 3, 24, 40\]' segment wide.ppm --model open.safetensors --input-shape 1x3x24x40
 python3 -c 'open("long.ppm", "wb").write(b"P6 1 5000 255\n" + bytes(15000))'
 expect 0 '1x5000 -> \[1, 3, 4160, 8\]' segment long.ppm --model open.safetensors
-expect 1 "size: the model's input \"x\" is of one size, \[N, 3, 16, 16\]" segment wide.ppm --model fixed.safetensors --size 32
-expect 1 'input-shape: expected a shape of photographs' segment wide.ppm --model open.safetensors --input-shape 1x4x24x40
-expect 1 'input-shape: expected a shape of photographs' segment wide.ppm --model fixed.safetensors --input-shape 1x3x24x40
-expect 1 'input-shape: expected a shape of photographs' segment wide.ppm --model open.safetensors --input-shape 1x3x0x40
-expect 1 'input-shape: expected a shape of photographs' segment wide.ppm --model open.safetensors --input-shape 1x3x24x4000000000
-expect 1 'input-shape: the model.s input is "x", not "y"' segment wide.ppm --model open.safetensors --input-shape y=1x3x24x40
+expect 2 "size: the model's input \"x\" is of one size, \[N, 3, 16, 16\]" segment wide.ppm --model fixed.safetensors --size 32
+expect 2 'input-shape: expected a shape of photographs' segment wide.ppm --model open.safetensors --input-shape 1x4x24x40
+expect 2 'input-shape: expected a shape of photographs' segment wide.ppm --model fixed.safetensors --input-shape 1x3x24x40
+expect 2 'input-shape: expected a shape of photographs' segment wide.ppm --model open.safetensors --input-shape 1x3x0x40
+expect 2 'input-shape: expected a shape of photographs' segment wide.ppm --model open.safetensors --input-shape 1x3x24x4000000000
+expect 2 'input-shape: the model.s input is "x", not "y"' segment wide.ppm --model open.safetensors --input-shape y=1x3x24x40
 expect 2 'size: expected a whole number' segment wide.ppm --model open.safetensors --size 0
 
 # the model's own preprocessing: the middle of the photograph, of which alone the shares are; other channels first
@@ -119,10 +122,10 @@ check 'a speck is counted' shares a.json 'class 0 0.9998 class 1 0.0002441'
 
 # models of another form
 expect 1 'expected scores \[N, classes, h, w\] of 2 or more classes, flat is f32 \[1, 768\]' segment quarters.ppm --model two.safetensors
-expect 1 'scorse' segment quarters.ppm --model fixed.safetensors --output-name scorse
+expect 2 'scorse' segment quarters.ppm --model fixed.safetensors --output-name scorse
 expect 1 'classifier.6 is f32 \[1, 10\]' segment "$photo" --model "$source/weights/digits.safetensors"
 expect 1 'scores are not numbers \(NaN\)' segment quarters.ppm --model nan.safetensors
-expect 1 'expected --model FILE: torchvision makes one' segment quarters.ppm
+expect 2 'expected --model FILE: torchvision makes one' segment quarters.ppm
 expect 1 'voc.safetensors: this is a segmenter: lamina segment is for it$' classify quarters.ppm --model voc.safetensors
 
 # many photographs: one picture each, nothing overwritten, broken ones reported
@@ -139,10 +142,10 @@ third='background 0.3333 grass 0.3333 sky 0.3333' half='background 0.5 grass 0.2
 check 'in order' shares many.json "$third" "$half" error "$half" "$third"
 "$lamina" segment many --recursive --model fixed.safetensors --out pictures --json - >out.json 2>/dev/null
 check 'JSON alone on stdout' cmp -s out.json many.json
-expect 1 'folder for 2 photographs' segment quarters.ppm wide.ppm --model fixed.safetensors --out one.png
-expect 1 'name of a .png or a .jpg' segment quarters.ppm --model fixed.safetensors --out one.webp
+expect 2 'folder for 2 photographs' segment quarters.ppm wide.ppm --model fixed.safetensors --out one.png
+expect 2 'name of a .png or a .jpg' segment quarters.ppm --model fixed.safetensors --out one.webp
 cp quarters-segments.png own.png
-expect 1 'own.png is the file of the argument "photos" too' segment own.png --model fixed.safetensors --out ./own.png
+expect 2 'own.png is the file of the argument "photos" too' segment own.png --model fixed.safetensors --out ./own.png
 check 'the photograph is intact' cmp -s quarters-segments.png own.png
 mkdir here && cp quarters.ppm here/b.png && cp quarters.ppm here/b-segments.png
 expect 0 'wrote here/b.png-segments.png' segment here --model fixed.safetensors --out here

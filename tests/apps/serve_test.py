@@ -134,6 +134,25 @@ class Serve(unittest.TestCase):
                 broken[draw.randrange(len(broken))] = draw.randrange(256)
             self.assertIn(self.ask(path, bytes(broken))[0], (200, 400))
 
+    def test_parameters_that_nothing_reads_are_refused(self):
+        """One place says it for all paths; what is known is listed, and the nearest named."""
+        for path, body, words in (("/classify?model=digits&topp=1", DIGIT, 'there is no parameter "topp"; nearest: "top", "model"; it takes model, top'),
+                                  ("/detect?conf=0.5", DIGIT, "it takes model, confidence, iou"),
+                                  ("/segment?top=1", DIGIT, "it takes model"), ("/features?model=digits&map=1", DIGIT, "it takes model, layer"),
+                                  ("/picture?model=digits", DIGIT, "it takes none"), ("/input?layer=x", DIGIT, "it takes model"),
+                                  ("/filters?kernel=1", None, "it takes model, layer, filter"), ("/models?model=digits", None, "it takes none"),
+                                  ("/profile?m=digits", None, "it takes model"), ("/metrics?name=x", None, "it takes none"),
+                                  ("/v2?x", None, "it takes none"), ("/v2/models/digits/infer?binary=1", "{}", "it takes none")):
+            self.refused(400, words, path, body)
+        for wrong in ("-1", "x", "1.5", "", "99999999999"):
+            self.refused(400, "top: expected a number from 0 to ", f"/classify?model=digits&top={wrong}", DIGIT)
+        self.assertEqual(self.ask("/?from=elsewhere")[0], 200)  # links to the page have what their sites add
+
+    def test_a_class_is_called_so(self):
+        status, answer = self.json("/classify?model=digits&top=2", DIGIT)
+        self.assertEqual((status, [(each["class"], each["name"]) for each in answer["classes"]][0]), (200, (7, "seven")), answer)
+        self.assertEqual([each["index"] for each in answer["classes"]], [each["class"] for each in answer["classes"]])
+
     def test_what_a_browser_cannot_draw(self):
         read = lambda name: (SOURCE / name).read_bytes()
         status, picture, headers = self.ask("/picture", read("tests/golden/images/colour.ppm"))

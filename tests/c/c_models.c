@@ -44,6 +44,9 @@ static void test_preprocess(const char* onnx, const char* photo) {
   EXPECT_FAILS(lamina_photo_read(model, photo, input, 3 * 16 * 16), "lamina_model_set_preprocess does");
   EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"sides\": 16}"), "unknown key \"sides\"");
   EXPECT_FAILS(lamina_model_set_preprocess(model, NULL), "preprocess: expected a pointer, got NULL");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, "imagnet"), "expected one of imagenet, symmetric, caffe, yolo, yolox");
+  EXPECT(lamina_model_set_preprocess(model, "yolox") == LAMINA_OK);
+  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 640);
   EXPECT(lamina_model_set_preprocess(model, "caffe") == LAMINA_OK);
   EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 227);
   EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK);

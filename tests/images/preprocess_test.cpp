@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "lamina/base/error.h"
+#include "lamina/images/named_preprocess.h"
 #include "support/file_test.h"
 
 namespace lamina::test {
@@ -251,6 +252,30 @@ TEST(Preprocess, RefusesImagesAndMemoryOfTheWrongSize) {
               normalize_into(Image{2, 2, std::vector<std::uint8_t>(12)}, settings, std::span(out).first(11));
             }),
             "preprocess: expected room for 12 values, got 11");
+}
+
+TEST(NamedPreprocess, IsEachByItsName) {
+  for (const auto& [name, settings] : named_preprocesses()) EXPECT_EQ(named_preprocess(name), settings) << name;
+  EXPECT_EQ(named_preprocess("imagenet"), torchvision_imagenet());
+  EXPECT_EQ(named_preprocess("caffe"), caffe_imagenet());
+  EXPECT_EQ(named_preprocess("yolo"), letterbox(640));
+  Preprocess symmetric = torchvision_imagenet();
+  symmetric.mean = symmetric.std = {0.5f, 0.5f, 0.5f};
+  EXPECT_EQ(named_preprocess("symmetric"), symmetric);
+  EXPECT_EQ(named_preprocess("yolox").placement, Placement::corner);
+  EXPECT_EQ(named_preprocess("yolox").order, ChannelOrder::bgr);
+}
+
+TEST(NamedPreprocess, OfAnotherNameIsRefusedWithAll) {
+  for (const char* name : {"", "Imagenet", "yolo11", "{}"}) {
+    try {
+      (void)named_preprocess(name);
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "preprocess: expected one of imagenet, symmetric, caffe, yolo, yolox, got \"" +
+                                  std::string(name) + '"');
+    }
+  }
 }
 
 }  // namespace

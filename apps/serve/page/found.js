@@ -31,10 +31,10 @@ const told = {
              rows: detections.slice(0, 20).map(d => ({ name: d.name, value: d.score, color: d.color })) };
   },
   segment(model, { classes, background }) {
-    const seen = classes.filter(c => c.share > 0.001), things = seen.filter(c => !background || c.index);
+    const seen = classes.filter(c => c.share > 0.001), things = seen.filter(c => !background || c.class);
     return { title: `The model “${model}” sees ${things.length ? things.slice(0, 3).map(c => c.name).join(", ") : "nothing but background"}`, unit: percent,
              short: things.slice(0, 2).map(c => c.name).join(", ") || "background", hint: "Shares of the photograph's area.",
-             rows: seen.slice(0, 20).map(c => ({ name: c.name, value: c.share, color: background && !c.index ? "#888" : c.color })) };
+             rows: seen.slice(0, 20).map(c => ({ name: c.name, value: c.share, color: background && !c.class ? "#888" : c.color })) };
   },
 };
 
@@ -78,7 +78,7 @@ function tintMask({ data, width, height }, { size: [high, wide], counts }, colou
 
 // As `lamina segment` does it: a class 0 called background stays as it is, what the network was not shown is dimmed.
 function tintMap({ data, width, height }, { map, shape: [high, wide], classes, background }) {
-  const colours = new Map(classes.map(c => [c.index, rgb(c.color)])), line = Math.max(1, Math.round(Math.max(wide, high) / 500));
+  const colours = new Map(classes.map(c => [c.class, rgb(c.color)])), line = Math.max(1, Math.round(Math.max(wide, high) / 500));
   for (let i = 0; i < width * height; ++i) {
     const x = Math.floor((i % width + 0.5) * wide / width), y = Math.floor((Math.floor(i / width) + 0.5) * high / height), own = map[y * wide + x];
     if (own === 65535) mix(data, 4 * i, [22, 22, 27], 0.65);

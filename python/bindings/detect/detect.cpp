@@ -1,5 +1,6 @@
 #include "detect/detect.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +15,7 @@
 #include "lamina/detect/detector.h"
 #include "model.h"
 #include "options.h"
+#include "plan.h"
 #include "result.h"
 
 namespace lamina::python {
@@ -54,14 +56,12 @@ class PyDetector {
 
   /// boxes, scores, classes, points, masks, turned; None for what the network has not.
   nb::tuple detect(nb::handle photo, double confidence, double iou, std::vector<int> classes, bool across_classes,
-                   int most, bool masks, bool upright) const {
+                   int most, bool masks, bool upright, const std::stop_source* stop, std::optional<double> time) const {
     const Photo source(photo, upright);
-    const DetectOptions options{confidence, iou, std::move(classes), across_classes, most, masks};
-    Detections found;
-    {
-      const WithoutGil release;
-      found = get().detect(source.view, options);
-    }
+    DetectOptions options{confidence, iou, std::move(classes), across_classes, most, masks, limits_of(stop, time).stop};
+    const Detector& detector = get();
+    const Detections found = interruptible(
+        options.stop, [&] { return detector.detect(source.view, options); }, time);
     const std::vector<Detection>& things = found.found;
     const std::string task = get().task();
     using Floats = std::vector<float>;
@@ -122,8 +122,10 @@ void bind_detect(nb::module_& m) {
   nb::class_<PyDetector>(m, "DetectorCore", "The library's detector; lamina.Detector is how Python has it.")
       .def("detect", &PyDetector::detect, nb::arg("photo").none(), nb::arg("confidence"), nb::arg("iou"),
            nb::arg("classes"), nb::arg("across_classes"), nb::arg("most"), nb::arg("masks"), nb::arg("upright"),
+           nb::arg("stop").none(), nb::arg("time").none(),
            nb::sig("def detect(self, photo: lamina._photos.Photo, confidence: float, iou: float, classes: "
-                   "collections.abc.Sequence[int], across_classes: bool, most: int, masks: bool, upright: bool) -> "
+                   "collections.abc.Sequence[int], across_classes: bool, most: int, masks: bool, upright: bool, stop: "
+                   "Stop | None, time: float | None) -> "
                    "tuple[typing.Any, ...]"))
       .def_prop_ro("names", [](const PyDetector& self) { return self.get().names(); })
       .def_prop_ro("task", [](const PyDetector& self) { return self.get().task(); })

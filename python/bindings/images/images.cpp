@@ -9,7 +9,7 @@
 #include "gil.h"
 #include "images/photo.h"
 #include "lamina/base/error.h"
-#include "lamina/images/preprocess.h"
+#include "lamina/images/named_preprocess.h"
 #include "result.h"
 
 namespace lamina::python {
@@ -168,6 +168,8 @@ void bind_images(nb::module_& m) {
       });
   m.def("torchvision_imagenet", &torchvision_imagenet, "What torchvision's ImageNet classifiers were trained with.");
   m.def("caffe_imagenet", &caffe_imagenet, "What Caffe's ImageNet classifiers are run with.");
+  m.def(
+      "named_preprocess", [](const std::string& name) { return named_preprocess(name); }, nb::arg("name"));
   m.def("letterbox", &letterbox, nb::arg("size"), "What Ultralytics' detectors are run with: all of the photograph.");
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },

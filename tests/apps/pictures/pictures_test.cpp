@@ -238,5 +238,18 @@ TEST(Pictures, SheetsHoldEveryCard) {
   }
 }
 
+/// What is above the small maps: the share of places that they answer to also where the number has two digits.
+TEST(Pictures, CardsSayTheShareOfEveryMap) {
+  Tensor maps = Tensor::zeros({1, 50, 4, 4}, DType::f32);
+  for (const int map : {41, 42, 43})
+    std::ranges::fill(maps.values<float>().subspan(static_cast<std::size_t>(map) * 16, 16), 1.0f);
+  const Image card = draw_card({"title", "", {8, 8, std::vector<std::uint8_t>(192)}, {}, ChannelOrder::rgb, maps});
+  int written = 0;
+  for (int y = 24; y < 42; ++y) {
+    for (int x = card.width - 30; x < card.width; ++x) written += pixel_of(card, x, y)[0] > 100 ? 1 : 0;
+  }
+  EXPECT_GT(written, 20);
+}
+
 }  // namespace
 }  // namespace lamina::app

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# exit_codes_test.sh LAMINA SOURCE_DIR: 2 for what is wrong on the command line, by itself or of this model; 1 for work that
+# failed; 0 for work that is done. docs/troubleshooting.md says so to users.
+. "$(dirname "${BASH_SOURCE[0]}")/harness.sh"
+digits=$source/weights/digits.safetensors
+digit=$source/weights/digits/7.png
+echo text >garbage
+
+# A row: the code, words of the message, and the arguments; one word each.
+while read -r code words arguments; do
+  [ -z "$code" ] || [ "$code" = '#' ] && continue
+  # shellcheck disable=SC2086
+  expect "$code" "${words//_/ }" ${arguments//PHOTO/$digit} </dev/null
+done <<'ROWS'
+# what the parser finds
+2 there_is_no_option --json
+2 did_you_mean_classify clasify PHOTO
+2 photos_is_required classify
+2 did_you_mean_--top classify PHOTO --topp 3
+2 whole_number classify PHOTO --model digits --top 0
+2 expected_one_of classify PHOTO --model digits --preprocess imagnet
+2 expected_auto classify PHOTO --model digits --device gpu
+2 named_twice classify PHOTO --model digits --device cpu,cpu
+2 there_is_no_folder run --model digits --input PHOTO --out nowhere/x.safetensors
+2 ends_in_.safetensors run --model digits --input PHOTO --out x.npy
+2 ends_in_.safetensors convert digits x.npy
+2 .safetensors_or_.onnx quantize digits PHOTO --out x.npy
+2 ends_in_.png features PHOTO --sheet x.jpg
+2 is_the_file_of convert garbage garbage
+# what the model, the photographs or the device tell
+2 expected_--model classify PHOTO
+2 expected_32 classify PHOTO --model digits --size 3
+2 has_no_layer features PHOTO --model digits --layer no
+2 expected_a_filter features PHOTO --explain 3,3 --filter 96 --model digits --layer features.1
+2 has_no_node run --model digits --input PHOTO --outputs no --json
+2 has_no_node segment PHOTO --model digits --output-name no
+2 fp16_needs_a_CUDA classify PHOTO --model digits --device cpu --precision fp16
+2 is_larger_than_the_padded bench conv2d --device cpu --size 4 --padding 0
+2 divide_3_input bench conv2d --device cpu --groups 5
+2 name_of_a_.png features PHOTO --out x.webp
+2 a_folder_for_2_photographs features PHOTO PHOTO --out x.png
+2 the_model_has_no_input inspect digits --constant no=3
+2 for_its_key_"no" inspect digits --key no
+2 expected_extents inspect digits --input-shape input=ax3
+2 expected_32 serve --model digits --size digits=3 --port 0
+# work that fails
+1 no_such_file classify nothing.png --model digits
+1 not_an_image classify garbage --model digits
+1 nothing.safetensors classify PHOTO --model nothing.safetensors
+1 not_a_safetensors inspect garbage
+1 cannot_make_the_folder features PHOTO --out garbage/pictures
+1 cannot_listen serve --model digits --host 999.1.1.1 --port 0
+1 FAIL verify --model digits --against fp32 --device cpu --atol 0 --rtol 0
+# and what is well
+0 lamina --version
+0 classify classify --help
+0 classes|% classify PHOTO --model digits --device cpu
+ROWS
+finish
