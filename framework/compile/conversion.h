@@ -29,4 +29,7 @@ class Normalization final : public Layer<NormalizationProblem> {
   NormalizationProblem problem_;
 };
 
+/// What is known of an activation, in another format.
+Tensor converted_constant(const Tensor& constant, Layout layout, Format format);
+
 }  // namespace lamina::detail

@@ -6,7 +6,6 @@
 // its readers may yet take what was not wished.
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
 
@@ -238,7 +237,7 @@ class Negotiator {
     settled_.values.push_back({source.name, source.shape, format});
     settled_.values.back().quantization = source.quantization;
     if (source.constant.defined()) {
-      settled_.values.back().constant = converted_constant(source, format);
+      settled_.values.back().constant = converted_constant(source.constant, source.format.layout, format);
       return converted;
     }
     Operation op;
@@ -250,26 +249,6 @@ class Negotiator {
     op.view = source.format.dtype == format.dtype && same_order(source.shape, source.format.layout, format.layout);
     settled_.operations.push_back(std::move(op));
     return converted;
-  }
-
-  static Tensor converted_constant(const Program::Value& source, Format format) {
-    const Tensor value = source.constant.to(format.dtype);
-    if (same_order(source.shape, source.format.layout, format.layout)) return value;
-    // From nchw, as all constants begin.
-    const std::size_t size = size_of(format.dtype);
-    const std::int64_t channels = source.shape[1], pixels = source.shape[2] * source.shape[3];
-    Tensor result(source.shape, format.dtype);
-    const auto* from = static_cast<const std::byte*>(value.raw());
-    auto* to = static_cast<std::byte*>(result.raw());
-    for (std::int64_t image = 0; image < source.shape[0]; ++image) {
-      for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-        for (std::int64_t channel = 0; channel < channels; ++channel, to += size) {
-          const std::int64_t place = (image * channels + channel) * pixels + pixel;
-          std::memcpy(to, from + static_cast<std::size_t>(place) * size, size);
-        }
-      }
-    }
-    return result;
   }
 
   Program program_;

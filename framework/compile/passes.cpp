@@ -62,6 +62,8 @@ constexpr Pass table[] = {
      "a product with a turned softmax becomes one with the softmax, turned"},
     {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,
      "two products and the softmax between them become one operation"},
+    {"turned operands", attention | plain, 0, 0, on_program<take_turns>, fuses,
+     "a product's kernel turns what a move turned for it alone"},
     {"rows", folded | plain, few_rows, 0, on_program<narrow_rows>, fuses, "rows that nobody reads are not computed"},
     {"attention rows", attention | few_rows | plain, 0, 0, on_program<narrow_attention>, fuses,
      "attention is computed for the one query that is read"},

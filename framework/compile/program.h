@@ -135,6 +135,9 @@ void turn_products(Program& program, const CompileOptions& options);
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 
+/// Lets products read matrices as they are that were turned for them alone.
+void take_turns(Program& program, const CompileOptions& options);
+
 /// Takes some rows of what is computed row by row before that, and not after.
 void narrow_rows(Program& program, const CompileOptions& options);
 

@@ -30,7 +30,7 @@ class Strider : Dataflow {
     }
     for (Operation& op : program_.operations) {
       const auto problem = op.view ? std::nullopt : problem_of<MoveProblem>(op);
-      if (problem) op.view = slice(op, *problem) || read_in_place(op, *problem) || write_in_place(op, *problem);
+      if (problem) op.view = read_in_place(op, *problem) || write_in_place(op, *problem);
     }
   }
 
@@ -75,17 +75,6 @@ class Strider : Dataflow {
       return none;
     const auto along = strides_along(std::move(axes), view(value));
     return along && place(value, {whole, 0, *along, first}, {producer(value)}) ? value : none;
-  }
-
-  /// Neighbouring channels are a slice of the image that they are taken from.
-  bool slice(const Operation& move, const MoveProblem& problem) {
-    const int from = move.inputs[0];
-    const Program::Value& source = program_.value(from);
-    const PreparedViews views(program_, move, options_);
-    const auto first = source.strides.rank() > 0 ? std::nullopt : first_channel_taken(problem, views.preparation);
-    if (!first) return false;
-    const int whole = source.whole == none ? from : source.whole;
-    return place(move.output, {.whole = whole, .first_channel = source.first_channel + *first}, readers(move.output));
   }
 
   /// Whoever reads what the move writes reads what it reads.

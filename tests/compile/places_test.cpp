@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "compile/gated.h"
+#include "compile/fused.h"
 #include "support/devices.h"
 
 namespace lamina::test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "compile/gated.h"
+#include "compile/fused.h"
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/pool2d.h"
 #include "lamina/ops/op.h"

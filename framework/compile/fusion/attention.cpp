@@ -26,7 +26,6 @@ class Finder : Dataflow {
     for (Operation& op : program_.operations) {
       if (const auto found = match(op)) put(op, *found);
     }
-    for (Operation& op : program_.operations) take_turns(op);
     finish();
   }
 
@@ -185,27 +184,6 @@ class Finder : Dataflow {
     if (found != match.seen.end()) return found->second == as;
     match.seen.emplace_back(value, as);
     return true;
-  }
-
-  /// A product of what was turned by a move of its own, which the product's kernel turns as it reads.
-  void take_turns(Operation& op) {
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto product = op.module == nullptr || op.view ? std::nullopt : problem_of<MatMulProblem>(op);
-      const Operation* const turn = product ? only_move(op.inputs[i]) : nullptr;
-      if (turn == nullptr || program_.value(op.output).format.dtype != DType::f32) continue;
-      const View source = {.shape = shape(turn->inputs[0])},
-                 turned = {.shape = with_last_two_swapped(shape(op.inputs[i]))};
-      const auto back = with_last_two_swapped(*problem_of<MoveProblem>(*turn), shape(op.inputs[i]));
-      if (source.shape != turned.shape || !back ||
-          !is_still(*back, {.inputs = {&source, 1}, .outputs = {&turned, 1}, .device = {}}))
-        continue;
-      MatMulProblem problem = *product;
-      bool& flag = i == 0 ? problem.transpose_a : problem.transpose_b;
-      flag = !flag;
-      std::vector<int> inputs = op.inputs;
-      inputs[i] = turn->inputs[0];
-      join(op, std::move(inputs), problem, {});
-    }
   }
 
   /// The move that computes a value which only one other reads.

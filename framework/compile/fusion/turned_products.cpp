@@ -1,5 +1,8 @@
+// Products of what is turned.
+//
 // Attention whose channels come first, as YOLO's and SHViT's: v' p', p the softmax of a product, is (p v)'. What finds
 // attention knows the one way; v and the result are then moved, which mostly is to read and write images channels last.
+// What a move of its own turns for any other product is turned as that reads it.
 
 #include <algorithm>
 #include <memory>
@@ -16,6 +19,14 @@ namespace {
 
 constexpr int most_steps = 8;  // between a softmax and its product
 
+/// Whether an operation is a move that swaps the last two dimensions.
+bool swaps_last_two(const Dataflow& flow, const Program::Operation& op) {
+  const auto move = op.view || op.inputs.size() != 1 ? std::nullopt : flow.problem_of<MoveProblem>(op);
+  const View from = {.shape = flow.shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(flow.shape(op.output))};
+  const auto back = move ? with_last_two_swapped(*move, flow.shape(op.output)) : std::nullopt;
+  return back && from.shape == to.shape && is_still(*back, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}});
+}
+
 class TurnedProducts : Dataflow {
  public:
   using Dataflow::Dataflow;
@@ -28,15 +39,15 @@ class TurnedProducts : Dataflow {
  private:
   void turn(Operation& op) {
     const auto product = op.module == nullptr || op.view ? std::nullopt : problem_of<MatMulProblem>(op);
-    if (!product || product->transpose_a || product->alpha != 1) return;
+    if (!product || product->transpose_a || product->alpha != 1 || !is_floats(op.output)) return;
     int weights = op.inputs[1];
     if (!product->transpose_b) {
       const Operation* const move = only_for(weights);
-      if (move == nullptr || !swaps_last_two(*move)) return;
+      if (move == nullptr || !swaps_last_two(*this, *move)) return;
       weights = move->inputs[0];
     }
     const Shape values = shape(op.inputs[0]), result = shape(op.output);
-    if (!is_softmax_of_product(weights) || values.rank() != result.rank() || is_coded(op.output)) return;
+    if (!is_softmax_of_product(weights) || values.rank() != result.rank()) return;
     const int turned = insert(op, swapped(op.name + " (values)", op.inputs[0]));
     const int found = insert(op, operation_of(op.name,
                                               std::make_shared<Fixed<MatMulProblem>>(
@@ -52,6 +63,8 @@ class TurnedProducts : Dataflow {
     replace(last, std::move(back));
   }
 
+  bool is_floats(int value) const { return program_.value(value).format.dtype == DType::f32 && !is_coded(value); }
+
   /// The move that writes a tensor of that shape, of one with the last two dimensions swapped.
   static MoveProblem swap_of(const Shape& to) {
     const std::int64_t rows = to[-2], columns = to[-1];
@@ -61,13 +74,6 @@ class TurnedProducts : Dataflow {
   Operation swapped(const std::string& name, int value) {
     const Shape to = with_last_two_swapped(shape(value));
     return move_from(name, value, swap_of(to), to);
-  }
-
-  bool swaps_last_two(const Operation& op) const {
-    const auto move = op.view ? std::nullopt : problem_of<MoveProblem>(op);
-    const View from = {.shape = shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(shape(op.output))};
-    const auto back = move ? with_last_two_swapped(*move, shape(op.output)) : std::nullopt;
-    return back && from.shape == to.shape && is_still(*back, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}});
   }
 
   /// Of rows, by what one value after the other alone is computed of.
@@ -88,7 +94,35 @@ class TurnedProducts : Dataflow {
   }
 };
 
+class TurnedOperands : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void take() {
+    for (Operation& op : program_.operations) {
+      for (std::size_t i = 0; i < 2; ++i) take(op, i);
+    }
+    finish();
+  }
+
+ private:
+  void take(Operation& op, std::size_t i) {
+    const auto product = op.module == nullptr || op.view ? std::nullopt : problem_of<MatMulProblem>(op);
+    const Operation* const turn = product ? only_for(op.inputs[i]) : nullptr;
+    if (turn == nullptr || program_.value(op.output).format.dtype != DType::f32 || !swaps_last_two(*this, *turn))
+      return;
+    MatMulProblem problem = *product;
+    bool& flag = i == 0 ? problem.transpose_a : problem.transpose_b;
+    flag = !flag;
+    std::vector<int> inputs = op.inputs;
+    inputs[i] = turn->inputs[0];
+    join(op, std::move(inputs), problem, {});
+  }
+};
+
 }  // namespace
+
+void take_turns(Program& program, const CompileOptions& options) { TurnedOperands(program, options).take(); }
 
 void turn_products(Program& program, const CompileOptions& options) { TurnedProducts(program, options).turn(); }
 

@@ -88,17 +88,4 @@ std::optional<Placement> placed_in_output(const MoveProblem& problem, const Prep
   return Placement{0, *strides};
 }
 
-std::optional<std::int64_t> first_channel_taken(const MoveProblem& problem, const Preparation& p) {
-  auto plan = is_nhwc(p.input()) && is_nhwc(p.output()) ? strides_of(problem, p) : std::nullopt;
-  const Shape &from = p.input().shape, &to = p.output().shape;
-  if (!plan || from[0] != to[0] || from[2] != to[2] || from[3] != to[3] || plan->base + to[1] > from[1]) return {};
-  const Shape pixels = {to[0], to[2], to[3], to[1]};
-  const auto strides = along_dimensions(std::move(plan->axes), pixels);
-  std::int64_t step = 1;
-  for (int d = 4; strides && d-- > 0; step *= d == 3 ? from[1] : pixels[d]) {
-    if (pixels[d] > 1 && (*strides)[d] != step) return {};
-  }
-  return strides ? std::optional(plan->base) : std::nullopt;
-}
-
 }  // namespace lamina::detail

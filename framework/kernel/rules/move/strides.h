@@ -26,7 +26,4 @@ std::optional<Placement> placed_in_input(const MoveProblem& problem, const Prepa
 /// one, or if that takes more than a stride for each dimension.
 std::optional<Placement> placed_in_output(const MoveProblem& problem, const Preparation& preparation);
 
-/// Of a move that takes neighbouring channels of images stored channels last, the first of them.
-std::optional<std::int64_t> first_channel_taken(const MoveProblem& problem, const Preparation& preparation);
-
 }  // namespace lamina::detail
