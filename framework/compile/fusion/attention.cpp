@@ -167,10 +167,10 @@ class Finder : Dataflow {
   /// Of so many matrices that a move puts one after the other, those that lie a step apart; 0 if that tells nothing.
   std::int64_t heads_as_moved(int value, std::int64_t matrices) {
     const Operation* const move = only_move(value);
-    if (move == nullptr || matrices == 0) return 0;
+    if (move == nullptr) return 0;
     const std::vector<MoveProblem::Axis> axes = problem_of<MoveProblem>(*move)->axes;
     std::int64_t rest = shape(value)[-2] * shape(value)[-1];
-    if (rest == 0) return 0;
+    if (rest * matrices == 0) return 0;
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
       if (rest == 1 && axis->extent > 1) return matrices % axis->extent == 0 ? axis->extent : 0;
       if (rest % axis->extent != 0) return 0;
