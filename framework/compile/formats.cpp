@@ -126,11 +126,11 @@ class Negotiator {
 
   /// The first of some formats of an operation's operands in the layout that the largest of them has by nature.
   Format in_natural_layout(const Operation& op, const std::vector<Format>& some) {
-    const auto bytes = [&](int input) {
+    const auto elements = [&](int input) {
       const Program::Value& value = program_.value(input);
       return value.constant.defined() ? 0 : value.shape.numel();
     };
-    const Layout layout = natural(std::ranges::max(op.inputs, {}, bytes));
+    const Layout layout = natural(std::ranges::max(op.inputs, {}, elements));
     const auto found = std::ranges::find(some, layout, &Format::layout);
     return found == some.end() ? some.front() : *found;
   }

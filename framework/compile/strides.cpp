@@ -60,7 +60,7 @@ class Strider : Dataflow {
 
   /// The value that lies in the whole now: the part, or what that is a view of.
   int place_part(int part, int whole, const Strides& strides, std::int64_t first) {
-    if (program_.value(part).format != program_.value(whole).format) return none;
+    if (program_.value(part).format != program_.value(whole).format || shape(part).numel() == 0) return none;
     std::vector<MoveProblem::Axis> axes;
     for (int d = 0; d < static_cast<int>(shape(part).rank()); ++d) {
       axes.push_back({.extent = shape(part)[d], .stride = strides[index(d)]});

@@ -10,7 +10,7 @@ import re
 EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_313,  # names of C++ in messages become those of the interface; files in memory, stops
-    "framework/compile": 4_005,  # layouts by nature, parts of any concatenation in place, attention of channels first; the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
+    "framework/compile": 4_010,  # layouts by nature, parts of any concatenation in place, attention of channels first; the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_330,
     "framework/cpu/map": 130,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
@@ -51,14 +51,14 @@ LEFT_OUT = {
     "framework/onnx": 2_291,  # ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 946,
 }
-TESTS = {"tests": 32_985, "tests/cuda/map": 1_280}  # linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 33_040, "tests/cuda/map": 1_280}  # linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 1,400: kernels stand beside Maps where a driver may not compile, or Maps do not pay yet, and
 # 360 lines are of "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which
 # 40 were detect's and 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and
 # of codes; 450 of values with a count; 95 of what ONNX Runtime fuses; 240 of what is read and written
 # where it lies.
-TABLES = ((EVERY_BUILD, 59_270), (LEFT_OUT, 4_485), (TESTS, 34_595))
+TABLES = ((EVERY_BUILD, 59_275), (LEFT_OUT, 4_485), (TESTS, 34_660))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

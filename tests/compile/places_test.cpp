@@ -84,6 +84,31 @@ TEST(Places, HeadsThatStandAmongImagesAreNotMoved) {
                g.compile({.batch = images, .threads = 1, .fuse = false}).run(input), 1e-4f);
 }
 
+/// Of no images, or of none in a part: nothing lies anywhere.
+TEST(Places, OfNothing) {
+  Graph g;
+  const Value x = g.input("x", {batch, 6, 8}), none = constant(g, Tensor({2, 6, 0}));
+  const Value a = op(g, "Relu", {x}), empty = op(g, "Slice", {x, integers(g, {3}), integers(g, {3}), integers(g, {2})});
+  g.output(op(g, "Concat", {a, op(g, "Relu", {empty}), op(g, "Tanh", {x})}, {{"axis", std::int64_t{2}}}));
+  g.output(op(g, "Concat", {none, x}, {{"axis", std::int64_t{2}}}));
+  const Tensor input = random_tensor({2, 6, 8}, 1);
+  Plan together = g.compile({.batch = 2, .threads = 1}), apart = g.compile({.batch = 2, .threads = 1, .fuse = false});
+  for (std::size_t i = 0; i < 2; ++i) expect_close(together.run({&input, 1})[i], apart.run({&input, 1})[i]);
+  for (const std::int64_t heads : {0, 3}) {
+    const std::int64_t rows = heads == 0 ? 0 : 4;
+    Graph h;
+    std::vector<Value> qkv;
+    for (const char* const name : {"q", "k", "v"}) {
+      const Value given = h.input(name, {rows, 5, std::max<std::int64_t>(heads, 1), 8});
+      qkv.push_back(reshaped(h, transposed(h, given, {0, 2, 1, 3}), {rows * std::max<std::int64_t>(heads, 1), 5, 8}));
+    }
+    const Value scores = op(h, "MatMul", {qkv[0], transposed(h, qkv[1], {0, 2, 1})});
+    h.output(op(h, "MatMul", {op(h, "Softmax", {scores}, {{"axis", std::int64_t{-1}}}), qkv[2]}));
+    EXPECT_NO_THROW((void)h.compile({.threads = 1}));
+    EXPECT_GE(kernels(h, 1, "online softmax"), 0);
+  }
+}
+
 /// Attention as YOLO11 and SHViT have it, of channels first: v' p'. `seen`: v is an image to others, too.
 Graph channels_first(bool seen) {
   const std::int64_t side = 7, length = side * side, heads = 2, key = 8, depth = 24, each = 2 * key + depth;

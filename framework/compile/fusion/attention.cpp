@@ -170,6 +170,7 @@ class Finder : Dataflow {
     if (move == nullptr) return 0;
     const std::vector<MoveProblem::Axis> axes = problem_of<MoveProblem>(*move)->axes;
     std::int64_t rest = shape(value)[-2] * shape(value)[-1];
+    if (rest * matrices == 0) return 0;
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
       if (rest == 1 && axis->extent > 1) return matrices % axis->extent == 0 ? axis->extent : 0;
       if (rest % axis->extent != 0) return 0;

@@ -21,9 +21,10 @@ constexpr int most_steps = 8;  // between a softmax and its product
 
 /// Whether an operation is a move that swaps the last two dimensions.
 bool swaps_last_two(const Dataflow& flow, const Program::Operation& op) {
-  const auto move = op.view || op.inputs.size() != 1 ? std::nullopt : flow.problem_of<MoveProblem>(op);
+  const auto move = op.view ? std::nullopt : flow.problem_of<MoveProblem>(op);
+  if (!move) return false;
   const View from = {.shape = flow.shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(flow.shape(op.output))};
-  const auto back = move ? with_last_two_swapped(*move, flow.shape(op.output)) : std::nullopt;
+  const auto back = with_last_two_swapped(*move, flow.shape(op.output));
   return back && from.shape == to.shape && is_still(*back, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}});
 }
 
