@@ -10,8 +10,8 @@ install(TARGETS lamina EXPORT laminaTargets
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT laminaTargets NAMESPACE lamina:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
 
-# The headers that <lamina/lamina.h> reaches, and no others.
-set(headers lamina.h)
+# The headers that <lamina/lamina.h> and these reach, and no others.
+set(headers lamina.h images/named_preprocess.h)
 if(LAMINA_DETECT)
   list(APPEND headers detect/detector.h)
 endif()

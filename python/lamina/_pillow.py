@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
 
 def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tuple[int, int, bool, bytes]:
@@ -22,13 +26,21 @@ def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tu
         alpha = found.has_transparency_data
         if not whole:
             return *found.size, alpha, b""
-        upright = ImageOps.exif_transpose(found)
-        if on_white and alpha:
-            seen = upright.convert("RGBA")
-            upright = Image.new("RGB", seen.size, "white")
-            upright.paste(seen, mask=seen)
+        upright = seen(found) if on_white else ImageOps.exif_transpose(found)
         return *upright.size, alpha, upright.convert("RGB").tobytes()
     except (KeyError, UnidentifiedImageError):
         return f"this is {content}, damaged or of a sort that Pillow does not read"
     except Exception as error:
         return f"this is {content}, which Pillow cannot read: {error}"
+
+
+def seen(found: Picture) -> Picture:
+    """Turned as its EXIF data say, and laid on white where pixels may be transparent."""
+    from PIL import Image, ImageOps
+    upright = ImageOps.exif_transpose(found)
+    if not upright.has_transparency_data:
+        return upright
+    front = upright.convert("RGBA")
+    white = Image.new("RGB", front.size, "white")
+    white.paste(front, mask=front)
+    return white

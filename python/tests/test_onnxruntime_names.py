@@ -172,6 +172,77 @@ def test_bindings_that_lack_something(relu, x):
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], np.maximum(x, 0))
 
 
+STATE = ort.capi.onnxruntime_pybind11_state
+ARGUMENTS = {
+    r"input_feed: expected a dict of arrays .*, x, got list": lambda model, session, x: session.run(None, [x]),
+    "input_feed: expected a dict .* got NoneType": lambda model, session, x: session.run_async(None, None, print, None),
+    "run_options: expected RunOptions or None, got int": lambda model, session, x: session.run(None, {"x": x}, 5),
+    "^run_options: expected RunOptions": lambda model, session, x: session.run_async(None, {"x": x}, print, None, 5),
+    r"output_names: expected a list of names or None, got 'y'; \['y'\] is one": lambda model, session, x: session.run("y", {"x": x}),
+    r"providers: expected a list of names or None, got 'CPU'; \['CPU'\] is one": lambda model, session, x: ort.InferenceSession(model, providers="CPU"),
+    "providers: expected names, or tuples .* got 5": lambda model, session, x: ort.InferenceSession(model, providers=[5]),
+    "provider_options: expected one for each of 1 providers, got 2": lambda model, session, x: session.set_providers(["CPUExecutionProvider"], [{}, {}]),
+    "sess_options: expected SessionOptions or None, got str": lambda model, session, x: ort.InferenceSession(model, "fast"),
+    r"iobinding: expected what io_binding\(\) makes, got int": lambda model, session, x: session.run_with_iobinding(5),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("words", ARGUMENTS)
+def test_arguments_of_other_types_are_named(relu, x, words):
+    session = ort.InferenceSession(relu, **OF_CPU)
+    with pytest.raises((TypeError, ValueError), match=words):
+        ARGUMENTS[words](relu, session, x)
+
+
+def test_options_are_of_the_types_that_they_have_there():
+    options = ort.SessionOptions()
+    for name, wrong in (("intra_op_num_threads", "x"), ("intra_op_num_threads", 1.5), ("log_severity_level", "a"), ("logid", 5),
+                        ("enable_mem_pattern", "no"), ("execution_mode", "ORT_PARALLEL")):
+        with pytest.raises(TypeError, match=rf"SessionOptions\.{name}: expected .*, got {wrong!r}"):
+            setattr(options, name, wrong)
+    with pytest.raises(TypeError, match=r"RunOptions\.terminate: expected True or False, got 'x'"):
+        ort.RunOptions().terminate = "x"
+    options.intra_op_num_threads, options.enable_mem_pattern, options.execution_mode = np.int64(2), 0, 1
+    assert (options.intra_op_num_threads, options.enable_mem_pattern, options.execution_mode) == (2, False, ort.ExecutionMode.ORT_PARALLEL)
+
+
+def test_runtime_errors_are_those_here_too(relu, x):
+    """ONNX Runtime raises RuntimeError for each of these."""
+    value, session = ort.OrtValue.ortvalue_from_numpy(x), ort.InferenceSession(relu, **OF_CPU)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(np.zeros((3, 2, 5), np.float32)))
+    for call in (lambda: ort.OrtValue.ortvalue_from_numpy(x, "dml"), lambda: ort.OrtValue.ortvalue_from_numpy(x, "cuda", 99),
+                 lambda: ort.OrtValue.ortvalue_from_shape_and_type([2], "nothing"), lambda: value.update_inplace(x[:2]),
+                 lambda: binding.bind_input("x", "cuda", 99, np.float32, [3, 2], x.ctypes.data),
+                 lambda: session.run_with_iobinding(binding)):
+        with pytest.raises(RuntimeError) as raised:
+            call()
+        assert isinstance(raised.value, lamina.Error)
+    assert value.tensor_size_in_bytes() == x.nbytes
+
+
+def test_files_that_are_no_models(relu, tmp_path):
+    whole = relu.read_bytes()
+    for length in (20, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "part.onnx").write_bytes(whole[:length])
+        for part in (whole[:length], tmp_path / "part.onnx"):
+            with pytest.raises(STATE.InvalidProtobuf, match="truncated or damaged"):
+                ort.InferenceSession(part, **OF_CPU)
+    unknown = onnx.write(tmp_path / "foo.onnx", [onnx.node("Foo", ["x"], "y")], [("x", "float32", [2])], [("y", "float32", [2])], {})
+    with pytest.raises(STATE.InvalidGraph, match="no such op"):
+        ort.InferenceSession(unknown, **OF_CPU)
+
+
+def test_what_onnx_runtime_has_and_this_has_not():
+    with pytest.raises(AttributeError, match="ONNX Runtime has OrtDevice, Lamina does not"):
+        ort.OrtDevice
+    with pytest.raises(AttributeError, match="has no attribute 'OrtDevices'"):
+        ort.OrtDevices
+    assert not hasattr(ort, "quantization") and not set(ort._ABSENT) & set(dir(ort))
+
+
 def test_names_that_packages_look_for():
     assert tuple(map(int, ort.__version__.split("."))) >= (1, 20) and ort.get_version_string() == ort.__version__
     for name in ("IOBinding", "InferenceSession", "OrtValue"):

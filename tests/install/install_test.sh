@@ -80,6 +80,9 @@ output=$("$work/build/embed" "$model" "$photo")
 echo "$output"
 [[ $output == *"feature maps [1, 96, 55, 55], strongest activation "* ]]
 
+# docs/embedding.md has C++ programs include it.
+[ "$how" != package ] || [ -n "$(find "$work/prefix" -name named_preprocess.h)" ]
+
 # With detectors, where the build has them.
 if [ "$how" = package ] && [ -n "$(find "$work/prefix" -name detector.h)" ]; then
   cmake --build "$work/build" --target embed_detect >>"$work/log" || { cat "$work/log"; exit 1; }

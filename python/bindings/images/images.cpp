@@ -174,21 +174,23 @@ void bind_images(nb::module_& m) {
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
       "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"none\".");
-  m.def("read_image", &read_photo, nb::arg("photo").none(), nb::kw_only(), nb::arg("upright") = false,
-        nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = False) -> numpy.typing.NDArray[numpy.uint8]"),
-        "The pixels of a photograph, uint8 [height, width, 3]: those of Pillow's convert(\"RGB\"). upright=True turns "
-        "it\nas its EXIF data say.");
+  m.def(
+      "read_image", &read_photo, nb::arg("photo").none(), nb::kw_only(), nb::arg("upright") = true,
+      nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = True) -> numpy.typing.NDArray[numpy.uint8]"),
+      "The pixels of a photograph, uint8 [height, width, 3]: turned as its EXIF data say, and where a file or an image "
+      "of\nPillow has alpha, laid on white, as the command reads it. upright=False: as stored, those of "
+      "convert(\"RGB\").");
   m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo").none(), nb::arg("settings"),
-        nb::arg("out") = nb::none(), nb::kw_only(), nb::arg("upright") = false,
+        nb::arg("out") = nb::none(), nb::kw_only(), nb::arg("upright") = true,
         nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess, out: "
-                "numpy.typing.NDArray[numpy.uint8] | None = None, *, upright: bool = False) -> "
+                "numpy.typing.NDArray[numpy.uint8] | None = None, *, upright: bool = True) -> "
                 "numpy.typing.NDArray[numpy.uint8]"),
         "The picture that the network sees, uint8 [crop, width, 3]: the bits of torchvision's Resize and CenterCrop.\n"
         "What a plan compiled with photos= takes, one row for each.");
   m.def(
       "preprocess", &preprocess_photo, nb::arg("photo").none(), nb::arg("settings"), nb::kw_only(),
-      nb::arg("upright") = false,
-      nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = False) -> "
+      nb::arg("upright") = true,
+      nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = True) -> "
               "numpy.typing.NDArray[numpy.float32]"),
       "A photograph as a network's input, float32 [1, 3, crop, width]: the bits of torchvision's Resize, CenterCrop,\n"
       "ToTensor and Normalize.");

@@ -68,7 +68,9 @@ ImageView view_of(Tensor& pixels) {
 bool is_photo(nb::handle thing) { return is_path(thing) || is_pillows(thing) || is_array(thing) || is_file(thing); }
 
 Photo::Photo(nb::handle photo, bool upright) {
-  const ImageOptions options = {.orientation = upright ? Orientation::upright : Orientation::as_stored};
+  const ImageOptions options = {
+      .orientation = upright ? Orientation::upright : Orientation::as_stored,
+      .transparency = upright ? Transparency::on_white : Transparency::ignored};  // as the command
   if (is_path(photo)) {
     const auto path = as<std::filesystem::path>(photo, "photo", "a path");
     const WithoutGil release;
@@ -118,7 +120,7 @@ void Photo::take_array(nb::handle photo, const ImageOptions& options) {
 void Photo::take_pillows(nb::handle photo, bool upright) {
   rgb = asked("photo", [&] {
     nb::object picture = nb::borrow(photo);
-    if (upright) picture = nb::module_::import_("PIL.ImageOps").attr("exif_transpose")(picture);
+    if (upright) picture = nb::module_::import_("lamina._pillow").attr("seen")(picture);
     picture = picture.attr("convert")("RGB");
     view.width = nb::cast<int>(picture.attr("width"));
     view.height = nb::cast<int>(picture.attr("height"));

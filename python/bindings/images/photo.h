@@ -17,7 +17,7 @@ bool is_photo(nb::handle thing);
 /// A photograph. Files are decoded without the GIL, as are arrays of one dimension: the bytes of one. Pixels, u8 [H, W,
 /// 3] or [H, W], are used where they lie without gaps on the host, and copied otherwise.
 struct Photo {
-  Photo(nb::handle photo, bool upright);
+  Photo(nb::handle photo, bool upright);  // and on white; otherwise as it is stored
 
   Image decoded;
   std::optional<Lent> lent;

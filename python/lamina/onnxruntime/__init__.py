@@ -11,10 +11,11 @@ docs/coming_from.md has both spellings side by side. Packages that import onnxru
 from __future__ import annotations
 
 from .._core import cuda_device_count
+from ._arguments import DEVICES as _DEVICES
+from ._arguments import get_available_providers
 from ._file import ModelMetadata, NodeArg
 from ._options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
-from ._session import DEVICES as _DEVICES
-from ._session import InferenceSession, get_available_providers
+from ._session import InferenceSession
 from ._session import changes_nothing as _changes_nothing
 from ._values import IOBinding, OrtValue
 
@@ -45,6 +46,22 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     return "Lamina, in place of ONNX Runtime"
+
+
+_ABSENT = frozenset("""
+    AdapterFormat LoraAdapter ModelCompiler ModelPackage ModelPackageComponentContext ModelPackageContext ModelPackageOptions
+    ModelPackageWriteMode OrtAllocatorType OrtArenaCfg OrtCompileApiFlags OrtDevice OrtDeviceMemoryType OrtDeviceVendorId
+    OrtEpAssignedNode OrtEpAssignedSubgraph OrtEpContextData OrtEpContextDataBuffer OrtEpDevice OrtExecutionProviderDevicePolicy
+    OrtExternalInitializerInfo OrtHardwareDevice OrtHardwareDeviceType OrtMemType OrtMemoryInfo OrtMemoryInfoDeviceType
+    OrtSparseFormat OrtSyncStream SparseTensor backend copy_tensors create_and_register_allocator_v2 datasets get_ep_devices
+    has_collective_ops quantization register_execution_provider_library tools training transformers
+    unregister_execution_provider_library""".split())
+
+
+def __getattr__(name: str) -> object:
+    if name in _ABSENT:
+        raise AttributeError(f"ONNX Runtime has {name}, Lamina does not; docs/coming_from.md lists what is missing")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 create_and_register_allocator = print_debug_info = set_default_logger_callback = set_global_thread_pool_sizes = _changes_nothing

@@ -13,12 +13,12 @@ class Fail(Error):
     """What has no exception of its own."""
 
 
-class BindingError(Error, RuntimeError):
-    """A binding that lacks something, or names what the model has not."""
-
-
 class InvalidArgument(Error):
     """Inputs that do not fit the model."""
+
+
+class BindingError(InvalidArgument, RuntimeError):
+    """Bindings and values that lack something, name what is not there, or are of another size: RuntimeErrors of ONNX Runtime's."""
 
 
 class MissingInputs(InvalidArgument, ValueError):
@@ -38,7 +38,7 @@ class EPFail(Error):
 
 
 class InvalidGraph(Error):
-    """Never raised here."""
+    """A model with an operator that is not known here."""
 
 
 class ModelLoaded(Error):

@@ -66,6 +66,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
         kind = key & 7
         value: Any = varint() if kind in (0, 2) else 0
         length = {0: 0, 1: 8, 2: value, 5: 4}[kind]
+        if length > len(message) - place:
+            raise ValueError("the message ends early")
         if kind == 2:
             value = message[place:place + length]
         place += length
@@ -118,10 +120,10 @@ def _contents(model: Path | bytes) -> Any:
 
 
 def is_model(model: Path | bytes) -> bool:
-    """Whether it can be one: of what cannot be read it says who is to blame."""
+    """Whether it can be one, and is whole: of what cannot be read it says who is to blame."""
     try:
         content = _contents(model)
-        return content[8:9] == b"{" or any(number == _GRAPH for number, _ in _fields(memoryview(content)))
+        return content[8:9] == b"{" or _GRAPH in [number for number, _ in _fields(memoryview(content))]
     except (OSError, ValueError, LookupError):
         return False
 

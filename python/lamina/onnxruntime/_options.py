@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
-from typing import Any
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 from .._core import Error, Stop
 
@@ -33,6 +36,20 @@ class ExecutionOrder(IntEnum):
     MEMORY_EFFICIENT = 2
 
 
+_EXPECTED = {bool: "True or False", int: "a whole number", str: "a text"}
+
+
+def _as(kind: type, value: object, name: str) -> object:
+    """As a field of that type keeps it. Raises TypeError."""
+    if kind is bool and isinstance(value, (bool, int, np.bool_)):
+        return bool(value)
+    if kind is str and isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    if kind not in (bool, str) and isinstance(value, SupportsIndex):
+        return kind(value.__index__())
+    raise TypeError(f"{name}: expected {_EXPECTED.get(kind, f'one of {kind.__name__}')}, got {value!r}")
+
+
 class _Options:
     """Fields that have names; another is a mistake of the program's."""
 
@@ -40,8 +57,11 @@ class _Options:
         self._entries: dict[str, str] = {}
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("_") and not hasattr(type(self), name):
-            raise AttributeError(f"{type(self).__name__} has no {name}")
+        if not name.startswith("_"):
+            if not hasattr(type(self), name):
+                raise AttributeError(f"{type(self).__name__} has no {name}")
+            usual = getattr(type(self), name)
+            value = _as(bool if isinstance(usual, property) else type(usual), value, f"{type(self).__name__}.{name}")
         super().__setattr__(name, value)
 
     def _add(self, key: str, value: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path as FilePath
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error, ModelFile, Plan, Stop, check_options, cuda_device_count, new_tensor
+from .._core import Error, ModelFile, Plan, Stop, check_options, new_tensor
 from .._core import load_model as _load_model
 from .._network import Network
 from .._signatures import with_options
-from ._errors import Fail, InvalidArgument, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
+from ._arguments import DEVICES, Provider, device_of, expect, expect_names
+from ._errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
 from ._file import Declared, ModelMetadata, NodeArg, declared_in, is_model
 from ._options import GraphOptimizationLevel, RunOptions, SessionOptions
 from ._ports import Ports
@@ -30,29 +30,8 @@ if TYPE_CHECKING:
     from .._options import CompileOptions
     from .._sources import Path
 
-DEVICES = {"CUDAExecutionProvider": "cuda", "CPUExecutionProvider": "cpu"}
-
-Provider = str | tuple[str, Mapping[str, Any]]
-
-
-def get_available_providers() -> list[str]:
-    """The devices of this machine, by the names that ONNX Runtime has for them."""
-    return [name for name, device in DEVICES.items() if device == "cpu" or cuda_device_count() > 0]
-
-
 def changes_nothing(*_: object, **__: object) -> None:
     """Changes nothing: what goes wrong is an exception, nothing is reported to anybody, and no library is needed."""
-
-
-def _device_of(providers: Sequence[Provider] | None,
-               options: Sequence[Mapping[str, Any]] | None) -> tuple[str, Mapping[str, Any]]:
-    """The first provider that is here, and what it was told. The CPU's is there even if nobody asked for it."""
-    for i, asked in enumerate(providers or get_available_providers()):
-        name, given = asked if isinstance(asked, tuple) else (asked, options[i] if options else {})
-        if name in get_available_providers():
-            return name, given
-        warnings.warn(f"{name} is not here; there are {', '.join(get_available_providers())}", stacklevel=5)
-    return "CPUExecutionProvider", {}
 
 
 def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, Declared]:
@@ -62,7 +41,8 @@ def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, D
         read = _load_model(model)
     except Error as error:
         missing = not isinstance(model, bytes) and not os.path.exists(model)
-        raise (NoSuchFile if missing else Fail if is_model(model) else InvalidProtobuf)(str(error)) from None
+        kind = NoSuchFile if missing else InvalidProtobuf if not is_model(model) else Fail
+        raise (InvalidGraph if kind is Fail and "no such op" in str(error) else kind)(str(error)) from None
     return read, declared_in(model, read, extents)
 
 
@@ -79,6 +59,8 @@ def _copy(model: Path | bytes, path: str) -> None:
 @contextmanager
 def ended_by(options: RunOptions | None) -> Iterator[Stop | None]:
     """What stops a run; raises Fail where that was asked for, before it or meanwhile."""
+    expect(RunOptions, options, "run_options")
+
     def heed() -> None:
         if options is not None and options.terminate:
             raise Fail("run: ended, as RunOptions.terminate says")
@@ -104,6 +86,7 @@ class InferenceSession:
                  providers: Sequence[Provider] | None = None,
                  provider_options: Sequence[Mapping[str, Any]] | None = None, disabled_optimizers: Sequence[str] | None = None, *,
                  convert: bool = False, plans: int = 8, enable_fallback: bool = True, **options: Unpack[CompileOptions]) -> None:
+        expect(SessionOptions, sess_options, "sess_options")
         self._sess_options = self._settings = sess_options or SessionOptions()
         self._enable_fallback = enable_fallback
         self._model_path = None if isinstance(path_or_bytes, bytes) else path_or_bytes
@@ -127,7 +110,7 @@ class InferenceSession:
         self.output_names = tuple(self._options.get("outputs") or read.graph.output_names)
 
     def _use(self, providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> None:
-        provider, told = _device_of(providers, options)
+        provider, told = device_of(providers, options)
         self._providers = self._fallback_providers = [provider]
         self._provider_options = {provider: {key: str(value) for key, value in told.items()}}
         self.device = DEVICES[provider]
@@ -188,6 +171,7 @@ class InferenceSession:
     def run_async(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any],
                   callback: Callable[[list[Any], Any, str], object], user_data: Any, run_options: RunOptions | None = None) -> None:
         """As run, on a thread of its own, which then calls callback(results, user_data, error); error is "" where there is none."""
+        expect(RunOptions, run_options, "run_options")
         asked = self._asked(output_names, input_feed)
 
         def work() -> None:
@@ -201,6 +185,10 @@ class InferenceSession:
 
     def _asked(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
         """What is wanted, and the arrays for it. Raises InvalidArgument."""
+        expect_names(output_names, "output_names")
+        if not isinstance(input_feed, Mapping):
+            raise TypeError("input_feed: expected a dict of arrays by the names of the inputs, "
+                            f"{', '.join(self.input_names)}, got {type(input_feed).__name__}")
         wanted = list(output_names or self.output_names)
         for name in wanted:
             if name not in self.output_names:
@@ -253,6 +241,8 @@ class InferenceSession:
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """The outputs that were bound, from the inputs that were."""
+        if not isinstance(iobinding, IOBinding):
+            raise TypeError(f"iobinding: expected what io_binding() makes, got {type(iobinding).__name__}")
         with ended_by(run_options) as stop:
             iobinding.run(stop)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import Error, Stop, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
-from ._errors import BindingError
+from .._core import Stop, Tensor, address_of, copy_into, new_tensor, synchronize, tensor_at, tensor_of
+from ._errors import BindingError, raised_as
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,18 +30,21 @@ TYPE_OF_NUMBER = {row[3]: TYPE_TEXT[row[0]] for row in _TYPES}
 
 def _type_named(element_type: Any) -> str:
     """Lamina's name of a type that NumPy, or a number of ONNX, names."""
-    asked = element_type if isinstance(element_type, int) else np.dtype(element_type).name
+    try:
+        asked = element_type if isinstance(element_type, int) else np.dtype(element_type).name
+    except TypeError:
+        asked = ""
     for row in _TYPES:
         if asked in row[2:]:
             return row[0]
-    raise Error(f"element_type: expected a type of NumPy's or a number of ONNX's, got {element_type}")
+    raise BindingError(f"element_type: expected a type of NumPy's or a number of ONNX's, got {element_type}")
 
 
 def _place(device_type: str, device_id: int) -> str:
     """Lamina's name of a device."""
     kind = device_type.lower()
     if kind not in ("cpu", "cuda"):
-        raise Error(f"device_type: expected cpu or cuda, got {device_type}")
+        raise BindingError(f"device_type: expected cpu or cuda, got {device_type}")
     return "cpu" if kind == "cpu" else f"cuda:{device_id}"
 
 
@@ -58,13 +62,14 @@ class OrtValue:
         if place == "cpu":
             return cls(array)
         value = cls.ortvalue_from_shape_and_type(array.shape, array.dtype, device_type, device_id)
-        copy_into(value.tensor, array)
+        value.update_inplace(array)
         return value
 
     @classmethod
     def ortvalue_from_shape_and_type(cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu",
                                      device_id: int = 0) -> Self:
-        return cls(new_tensor(list(shape), _type_named(element_type), _place(device_type, device_id)))
+        with raised_as(BindingError):
+            return cls(new_tensor(list(shape), _type_named(element_type), _place(device_type, device_id)))
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> Self:
@@ -73,7 +78,8 @@ class OrtValue:
 
     def update_inplace(self, data: Any) -> None:
         """Copies here the elements of an array or of an OrtValue, which are as many and of the same type."""
-        copy_into(self.tensor, data.tensor if isinstance(data, OrtValue) else np.asarray(data, order="C"))
+        with raised_as(BindingError):
+            copy_into(self.tensor, data.tensor if isinstance(data, OrtValue) else np.asarray(data, order="C"))
 
     def numpy(self) -> Any:
         """On the host, the same memory."""
@@ -103,6 +109,10 @@ class OrtValue:
 
     def element_type(self) -> int:
         return next(row[3] for row in _TYPES if row[0] == self.tensor.dtype)
+
+    def tensor_size_in_bytes(self) -> int:
+        dtype = self.tensor.dtype
+        return math.prod(self.tensor.shape) * (2 if dtype == "bf16" else np.dtype(NUMPY_TYPE[dtype]).itemsize)
 
     def has_value(self) -> bool:
         return True
@@ -136,8 +146,9 @@ class IOBinding:
     def bind_input(self, name: str, device_type: str, device_id: int, element_type: Any, shape: Iterable[int],
                    buffer_ptr: int) -> None:
         """Memory that whoever calls keeps: x.data_ptr() of PyTorch's."""
-        self._bind(self._inputs, "input", self._session.bindable_inputs, name,
-                   tensor_at(buffer_ptr, list(shape), _type_named(element_type), _place(device_type, device_id)))
+        with raised_as(BindingError):
+            memory = tensor_at(buffer_ptr, list(shape), _type_named(element_type), _place(device_type, device_id))
+        self._bind(self._inputs, "input", self._session.bindable_inputs, name, memory)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         self._bind(self._inputs, "input", self._session.bindable_inputs, name, ortvalue.tensor)
@@ -148,8 +159,9 @@ class IOBinding:
         place: str | Tensor = _place(device_type, device_id)
         if buffer_ptr is not None:
             if element_type is None or shape is None:
-                raise Error(f"bind_output: {name}: expected element_type and shape of the memory at buffer_ptr")
-            place = tensor_at(buffer_ptr, list(shape), _type_named(element_type), str(place))
+                raise BindingError(f"bind_output: {name}: expected element_type and shape of the memory at buffer_ptr")
+            with raised_as(BindingError):
+                place = tensor_at(buffer_ptr, list(shape), _type_named(element_type), str(place))
         self._bind(self._asked, "output", self._session.output_names, name, place)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
@@ -187,7 +199,7 @@ class IOBinding:
         missing = [name for name in session.input_names if name not in self._inputs]
         if missing:
             raise BindingError(f"run: input {', '.join(missing)} is not bound; bind_cpu_input or bind_input does it")
-        with session.plan_for(self._inputs) as plan:
+        with raised_as(BindingError), session.plan_for(self._inputs) as plan:
             places = [self._asked.get(name, session.device) for name in plan.output_names]
             outputs = [new_tensor(list(shape), dtype, place) if isinstance(place, str) else place
                        for place, shape, dtype in zip(places, plan.output_shapes, plan.output_dtypes, strict=True)]
