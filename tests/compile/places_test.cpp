@@ -139,7 +139,8 @@ TEST(Places, AttentionOfChannelsFirstReadsAndWritesImagesChannelsLast) {
   for (const bool seen : {false, true}) {
     const Graph graph = channels_first(seen);
     EXPECT_EQ(kernels(graph, 4, "online softmax"), 1) << seen;
-    EXPECT_EQ(kernels(graph, 4, "copies"), 0) << seen;
+    EXPECT_EQ(kernels(graph, 64, "copies"), 0) << seen;
+    EXPECT_EQ(kernels(graph, 64, "map (map)"), seen ? 1 : 0) << seen;  // v as an image, whose heads lie apart
     const Tensor input = random_tensor({3, 32, 7, 7}, 1);
     expect_close(graph.compile({.batch = 3, .threads = 1}).run(input),
                  graph.compile({.batch = 3, .threads = 1, .fuse = false}).run(input), 1e-4f);

@@ -24,6 +24,11 @@ class Moves : Dataflow {
   using Dataflow::Dataflow;
 
   void simplify() {
+    each_move([&](Operation& op, const MoveProblem& problem) {
+      // Of an image under another shape it reads the image, which may be channels last.
+      const int image = behind_views(op.inputs[0]);
+      if (image != op.inputs[0] && shape(image).rank() == 4) set_move(op, problem, image, shape(op.output));
+    });
     each_move([&](Operation& op, const MoveProblem& problem) { join(op, problem); });
     each_move([&](Operation& op, const MoveProblem& problem) {
       if (!sink(op, problem)) hoist(op, problem);
@@ -90,7 +95,6 @@ class Moves : Dataflow {
     const bool all_move = std::ranges::all_of(*others, [&](int i) { return move_of(&operation(i)).has_value(); });
     const bool steps = std::ranges::all_of(first->axes, [](const auto& axis) { return axis.offsets.empty(); });
     if (!all_move && !steps) return;
-    // Of an image under another shape it reads the image, which may be channels last.
     const auto both = composed(second, *first);
     if (both) set_move(op, *both, behind_views(computes(before)->inputs[0]), shape(op.output));
   }
