@@ -30,7 +30,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 /// Of names, which mostly begin alike and end alike: what they have in common costs nothing.
 std::size_t distance(std::string_view a, std::string_view b) {
-  if (a.size() > 2 && b.starts_with(a)) return b.size() > a.size();  // its beginning
+  if (a.size() > 2 && b.find(a) != std::string_view::npos) return b.size() > a.size();  // a part of it
   const std::size_t begin = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
   a.remove_prefix(begin);
   b.remove_prefix(begin);

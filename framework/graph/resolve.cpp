@@ -241,7 +241,7 @@ class Resolver {
 std::vector<std::string> node_names(const Graph& graph, bool inputs) {
   std::vector<std::string> names;
   for (const Graph::Node& node : graph.nodes()) {
-    if (!inputs || node.module == nullptr || node.is_optional()) names.push_back(node.name);
+    if (node.module == nullptr || (inputs ? node.is_optional() : !node.inputs.empty())) names.push_back(node.name);
   }
   return names;
 }

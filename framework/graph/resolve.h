@@ -40,7 +40,7 @@ inline std::string parameter_key(const std::string& node, const std::string& par
   return parameter.empty() ? node : node + '.' + parameter;
 }
 
-/// The names of all nodes, or of the inputs, optional ones too.
+/// The names of all nodes but constants, or of the inputs, optional ones too.
 std::vector<std::string> node_names(const Graph& graph, bool inputs = false);
 
 }  // namespace lamina::detail

@@ -15,6 +15,7 @@
 #include "graph.h"
 #include "images/images.h"
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/base/process/forks.h"
 #include "lamina/base/version.h"
 #include "model.h"
@@ -110,6 +111,12 @@ NB_MODULE(_core, m) {
   nb::register_exception_translator(&translate, nullptr);
   bind_device(m);
   bind_not_finite(m);
+  m.def(
+      "nearest_text",
+      [](const std::string& name, const std::vector<std::string>& names) {
+        return lamina::detail::nearest_text(name, names);
+      },
+      nb::arg("name"), nb::arg("names"));
   bind_result(m);
   bind_tensors(m);
   bind_images(m);

@@ -19,7 +19,7 @@ std::string NotFinite::found(const Plan& plan, std::span<const Tensor> outputs) 
 }
 
 void NotFinite::warn(const std::string& text) {
-  if (PyErr_WarnEx(category, text.c_str(), 1) != 0) throw nb::python_error();
+  nb::module_::import_("lamina._warnings").attr("warn")(text, nb::handle(category));
 }
 
 void bind_not_finite(nb::module_& m) {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess
+from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text
 from ._signatures import with_options
 
 if TYPE_CHECKING:
@@ -152,18 +152,25 @@ class Network:
         ports = list(zip(self.graph.input_names, self.graph.input_shapes, self.graph.input_dtypes))
         kinds: dict[str, Any] = {} if strict else {name: (shape, dtype) for name, shape, dtype in ports if name not in options.get("constants", ())}
         if isinstance(x, dict):
+            known = (*self.graph.input_names, *self.graph.optional_inputs)
+            for name in x:  # as a plan's run says it, before one is compiled for these
+                if name not in known:
+                    raise Error(f'run: the graph has no input "{name}"{nearest_text(str(name), known)}')
             return {name: fitted(array, *kinds.get(name, ())) for name, array in x.items()}, options
         several = isinstance(x, tuple) or (isinstance(x, list) and (len(ports) != 1 or (x and hasattr(x[0], "shape"))))
         if several:
             some = [*kinds.values(), *[()] * len(x)]
             return tuple(fitted(array, *kind) for array, kind in zip(x, some)), options
         declared, dtype = next(iter(kinds.values()), ((), ""))
-        pixels = host_array(x) if len(kinds) == 1 and dtype == "f32" and self.preprocess and declared[1:2] == (3,) else None
+        pixels = host_array(x) if len(kinds) == 1 and dtype == "f32" and declared[1:2] == (3,) else None
         if pixels is not None and pixels.dtype == np.uint8 and pixels.ndim == 4:
             size = (self.preprocess.crop, self.preprocess.width) if self.preprocess else ()
             last = pixels if pixels.shape[3] == 3 else pixels.transpose(0, 2, 3, 1)
             if last.shape[1:] == (*size, 3):
                 return np.asarray(last, order="C"), {**options, "photos": True}
+            if not self.preprocess:
+                raise Error(f"model: expected {dtype} {list(declared)}, got u8 {list(pixels.shape)}; for pixels set "
+                            'model.preprocess, which says how they are normalised, e.g. to "imagenet"')
         return fitted(x, declared, dtype), options
 
     @contextmanager

@@ -53,6 +53,7 @@ EXPLAINED = {
     "constants": "Values of inputs, which are then part of the plan",
 }
 """What help() says of each."""
+CompileOptions.__doc__ = "\n".join((f"{CompileOptions.__doc__}\n", *(f"{name}: {text}" for name, text in EXPLAINED.items())))
 
 DEFAULTS: CompileOptions = {
     "device": "auto", "batch": 1, "precision": "fp32", "linear_weights": "f32", "threads": 0, "algorithm": "", "fuse": True,

@@ -50,7 +50,7 @@ def test_the_length_is_the_number_of_things(photo):
 def test_a_detector_can_be_stopped(photo):
     detector, stop = lamina.Detector(GOLDEN / "raw.onnx", "cpu"), lamina.Stop()
     assert len(detector(photo, stop=stop, time=60)) == len(detector(photo))
-    with pytest.raises(lamina.Stopped):
+    with pytest.raises(lamina.Stopped, match="^detect: stopped, it took longer than 0 s$"):
         detector(photo, time=0)
     stop.request()
     for photos in (photo, [photo]):

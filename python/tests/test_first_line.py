@@ -166,3 +166,29 @@ def test_python_m_lamina():
     assert said.returncode == 0 and said.stdout.endswith("100.00 %  seven\n"), said.stderr
     said = subprocess.run([sys.executable, "-m", "lamina", "nothing"], capture_output=True, text=True)
     assert said.returncode == 2 and said.stderr.startswith("lamina: ")
+
+
+def test_what_a_call_lacks_is_said(digits, x):
+    pixels = np.zeros((1, 32, 32, 3), np.uint8)
+    with pytest.raises(lamina.Error, match='^run: the graph has no input "inptu"; nearest: "input"$'):
+        digits({"inptu": x}, device="cpu")
+    without = lamina.Model(digits.graph)
+    for photos in (pixels, pixels.transpose(0, 3, 1, 2)):
+        with pytest.raises(lamina.Error, match=r"expected f32 \['N', 3, 32, 32\], got u8 .* set model.preprocess"):
+            without(photos, device="cpu")
+    graph = lamina.Graph()
+    graph.output(graph.add("sum", "Add", (graph.input("a", ("N", 3)), graph.input("b", ("N", 3)))))
+    plan, one = graph.compile(device="cpu"), np.ones((1, 3), np.float32)
+    with pytest.raises(lamina.Error, match=r"expected 2 inputs, got 1 and out=; several inputs are a tuple"):
+        plan(one, one)
+    assert (plan((one, one)) == 2).all()
+
+
+def test_preprocess_takes_names():
+    pixels = lamina.read_image(SEVEN)
+    for see in (lamina.preprocess, lamina.resize_and_crop):
+        np.testing.assert_array_equal(see(pixels, "imagenet"), see(pixels, lamina.torchvision_imagenet()))
+        with pytest.raises(lamina.Error, match="imagenet"):
+            see(pixels, "imagenett")
+        with pytest.raises(TypeError, match="settings: expected a lamina.Preprocess or a name of one, got"):
+            see(pixels, None)

@@ -17,6 +17,7 @@ import lamina.ray
 import numpy as np
 import onnx_writer as onnx
 import pytest
+from lamina._options import EXPLAINED
 
 from conftest import ROOT
 
@@ -105,6 +106,7 @@ def test_signatures_say_every_keyword(digits, plan):
         methods = [m for n, m in vars(thing).items() if not n.startswith("_")] if isinstance(thing, type) else [thing]
         for function in filter(callable, methods):
             assert inspect.signature(function) and inspect.getdoc(function), function
+    assert all(f"{name}: {text}" in pydoc.plain(pydoc.render_doc(lamina.CompileOptions)) for name, text in EXPLAINED.items())
     assert "batch: int = 1" in pydoc.plain(pydoc.render_doc(lamina.Model.compile)).replace("'", "")
 
 

@@ -47,6 +47,8 @@ TEST(Names, NearestByEditDistance) {
   EXPECT_EQ(detail::nearest_names("conv1.bias", names, 1), Names{"conv1.bias"});
   EXPECT_EQ(detail::nearest_names("", names, 9).size(), 4u);
   EXPECT_TRUE(detail::nearest_names("x", {}, 3).empty());
+  const Names exported = {"/layer2/Add", "layer.1", "/layer3/layer3.0/Relu_output_0"};
+  EXPECT_EQ(detail::nearest_names("layer3", exported, 1), Names{exported[2]});
 }
 
 TEST(Names, NearestAsTheEndOfAMessage) {

@@ -60,8 +60,15 @@ class PyDetector {
     const Photo source(photo, upright);
     DetectOptions options{confidence, iou, std::move(classes), across_classes, most, masks, limits_of(stop, time).stop};
     const Detector& detector = get();
-    const Detections found = interruptible(
-        options.stop, [&] { return detector.detect(source.view, options); }, time);
+    const Detections found = [&] {
+      try {
+        return interruptible(
+            options.stop, [&] { return detector.detect(source.view, options); }, time);
+      } catch (const Stopped&) {
+        if (!time || (stop != nullptr && stop->stop_requested())) throw;
+        throw Stopped(detail::concat("detect: stopped, it took longer than ", *time, " s"));
+      }
+    }();
     const std::vector<Detection>& things = found.found;
     const std::string task = get().task();
     using Floats = std::vector<float>;

@@ -24,7 +24,17 @@ nb::object pixels_of(Image image) {
   return to_python(Result{Tensor::borrow(owner->rgb.data(), shape, DType::u8, Device::cpu(), owner)});
 }
 
-nb::object resize_and_crop_photo(nb::handle photo, const Preprocess& settings, nb::handle out, bool upright) {
+/// Throws TypeError of what is neither a Preprocess nor the name of one.
+Preprocess settings_of(nb::handle settings) {
+  if (nb::isinstance<nb::str>(settings)) return named_preprocess(nb::cast<std::string>(settings));
+  if (nb::isinstance<Preprocess>(settings)) return nb::cast<Preprocess>(settings);
+  const std::string text = detail::concat("settings: expected a lamina.Preprocess or a name of one, got ",
+                                          nb::type_name(settings.type()).c_str());
+  throw nb::type_error(text.c_str());
+}
+
+nb::object resize_and_crop_photo(nb::handle photo, nb::handle how, nb::handle out, bool upright) {
+  const Preprocess settings = settings_of(how);
   const Photo source(photo, upright);
   if (out.is_none()) {
     Image result;
@@ -60,7 +70,8 @@ nb::object read_photo(nb::handle photo, bool upright) {
   return pixels_of(std::move(copy));
 }
 
-nb::object preprocess_photo(nb::handle photo, const Preprocess& settings, bool upright) {
+nb::object preprocess_photo(nb::handle photo, nb::handle how, bool upright) {
+  const Preprocess settings = settings_of(how);
   const Photo source(photo, upright);
   Tensor result;
   {
@@ -180,17 +191,17 @@ void bind_images(nb::module_& m) {
       "The pixels of a photograph, uint8 [height, width, 3]: turned as its EXIF data say, and where a file or an image "
       "of\nPillow has alpha, laid on white, as the command reads it. upright=False: as stored, those of "
       "convert(\"RGB\").");
-  m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo").none(), nb::arg("settings"),
+  m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo").none(), nb::arg("settings").none(),
         nb::arg("out") = nb::none(), nb::kw_only(), nb::arg("upright") = true,
-        nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess, out: "
+        nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess | str, out: "
                 "numpy.typing.NDArray[numpy.uint8] | None = None, *, upright: bool = True) -> "
                 "numpy.typing.NDArray[numpy.uint8]"),
         "The picture that the network sees, uint8 [crop, width, 3]: the bits of torchvision's Resize and CenterCrop.\n"
         "What a plan compiled with photos= takes, one row for each.");
   m.def(
-      "preprocess", &preprocess_photo, nb::arg("photo").none(), nb::arg("settings"), nb::kw_only(),
+      "preprocess", &preprocess_photo, nb::arg("photo").none(), nb::arg("settings").none(), nb::kw_only(),
       nb::arg("upright") = true,
-      nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess, *, upright: bool = True) -> "
+      nb::sig("def preprocess(" LAMINA_PHOTO ", settings: Preprocess | str, *, upright: bool = True) -> "
               "numpy.typing.NDArray[numpy.float32]"),
       "A photograph as a network's input, float32 [1, 3, crop, width]: the bits of torchvision's Resize, CenterCrop,\n"
       "ToTensor and Normalize.");
