@@ -107,7 +107,7 @@ class Negotiator {
     const std::vector<Format> inputs = input_formats(op), outputs = output_formats(op);
     const Format input = in_natural_layout(op, inputs);
     std::vector<Format> likely = outputs;
-    std::ranges::stable_partition(likely, [&](Format output) { return output.layout == input.layout; });
+    std::stable_partition(likely.begin(), likely.end(), [&](Format output) { return output.layout == input.layout; });
     for (const Format output : likely) {
       if (op.module->keeps_order(views.with(input, output))) return output;
     }
