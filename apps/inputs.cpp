@@ -16,6 +16,7 @@
 #include "lamina/graph/resolve.h"
 #include "lamina/plan/not_finite.h"
 #include "photos/photos.h"
+#include "shown_layer.h"
 #include "words.h"
 
 namespace lamina::app {
@@ -233,7 +234,7 @@ void require_nodes(const Graph& graph, const std::string& option, const std::vec
   for (const std::string& name : names) {
     if (graph.find(name) != nullptr) continue;
     throw Error(fmt::format("{}: the model has no node \"{}\"{}", option, name,
-                            detail::nearest_text(name, detail::node_names(graph, false))));
+                            nearest_nodes(name, detail::node_names(graph, false))));
   }
 }
 

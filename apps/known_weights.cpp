@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #ifdef LAMINA_DETECT
 #include "lamina/detect/parts.h"
 #endif
@@ -93,6 +95,13 @@ std::string whose(const Weights& weights) {
   return detail::concat("they look like those of ", found->name,
                         ", which is not among the ready-made networks; scripts/export_torch.py makes a model file of a "
                         "PyTorch module");
+}
+
+void require_no_checkpoint(const std::string& path, const std::string& made_by) {
+  const bool checkpoint = path.ends_with(".pt") || path.ends_with(".pth");
+  if (!checkpoint || made_by.empty() || !std::filesystem::exists(path)) return;
+  const std::pair<std::string_view, std::string_view> words[] = {{"yolo11n.pt", path}};
+  throw Error(path + ": PyTorch's weights, expected a model file, such as .onnx: " + detail::in_words(made_by, words));
 }
 
 Purpose purpose_of(const Model& model) try {

@@ -282,6 +282,7 @@ Model ModelOptions::load() const {
   if (!arch.empty()) {
     result = model_of(arch, open_weights(weights, open), weights);
   } else {
+    require_no_checkpoint(model, made_by);
     result = open_model(model);
     if (!weights.empty()) load_into(result, open_weights(weights, open), weights);
   }

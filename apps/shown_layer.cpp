@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -42,8 +44,8 @@ const Graph::Node& layer_called(const Graph& graph, const std::string& name, con
   for (const Graph::Node& other : graph.nodes()) {
     if (other.module != nullptr && other.module->op() != "Constant") names.push_back(other.name);
   }
-  detail::fail("--layer: ", source, " has no layer \"", name, '"', detail::nearest_text(name, names),
-               " (lamina inspect ", source, " lists them)");
+  detail::fail("--layer: ", source, " has no layer \"", name, '"', nearest_nodes(name, names), " (lamina inspect ",
+               source, " lists them)");
 }
 
 /// What a node reads; null where it reads nothing there.
@@ -160,6 +162,25 @@ Field joined(const ReceptiveField& a, const ReceptiveField& b) {
 }
 
 }  // namespace
+
+std::string nearest_nodes(const std::string& name, const std::vector<std::string>& names) {
+  const std::string wanted = lower(name);
+  const auto holds = [&](const std::string& candidate) {
+    const std::string text = lower(candidate);
+    constexpr std::string_view between = "./:";
+    std::size_t at = 0, begin = 0;
+    while ((begin = wanted.find_first_not_of(between, begin)) != wanted.npos) {
+      const std::size_t end = std::min(wanted.find_first_of(between, begin), wanted.size());
+      at = text.find(wanted.substr(begin, end - begin), at);
+      if (at == text.npos) return false;
+      at += end - begin, begin = end;
+    }
+    return true;
+  };
+  std::vector<std::string> holding;
+  std::ranges::copy_if(names, std::back_inserter(holding), holds);
+  return detail::nearest_text(name, holding.empty() ? names : holding);
+}
 
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source) {
   const Graph::Node& node = name.empty() ? first_layer(graph, source) : layer_called(graph, name, source);

@@ -55,4 +55,8 @@ Filters filters_of(const MadeOf& sum);
 /// that is not followed here: resized maps, attention, padding that the layer works out itself.
 std::vector<std::optional<ReceptiveField>> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes);
 
+/// "; nearest: ..." for the name of a node that is none: those which hold all its parts in this order, or else those a
+/// few letters away. An exporter writes layer1.0.relu as /layer1/layer1.0/relu/Relu_output_0.
+std::string nearest_nodes(const std::string& name, const std::vector<std::string>& names);
+
 }  // namespace lamina::app

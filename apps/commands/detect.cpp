@@ -49,13 +49,32 @@ std::vector<int> wanted_classes(const std::vector<std::string>& texts, const Det
     auto named = std::ranges::find(names, text);
     if (named == names.end()) named = std::ranges::find(names, lower(text), lower);
     const auto number = named == names.end() ? number_in<int>(text) : static_cast<int>(named - names.begin());
-    if (!number || *number < 0 || (!names.empty() && *number >= std::ssize(names))) {
+    if (number && !names.empty() && (*number < 0 || *number >= std::ssize(names))) {
+      throw Error(fmt::format("--classes: the model's are 0 to {}, got {}", names.size() - 1, detail::quote(text)));
+    }
+    if (!number || *number < 0) {
       throw Error(fmt::format("--classes: expected a class of the model by name or number, got {}{}",
                               detail::quote(text), detail::nearest_text(text, names)));
     }
     result.push_back(*number);
   }
   return result;
+}
+
+/// The detector; an error names what is wrong, the model or its --labels.
+Detector detector_of(const DetectCommand& command, const Model& model, const DetectorOptions& how) {
+  const InputShapes& shapes = how.compile.input_shapes;
+  if (how.size > 0 || !shapes.empty()) (void)sides_of(model.graph, shapes, how.size, command.model.source());
+  try {
+    return Detector(model, how);
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    const bool of_labels = !command.labels.empty() && message.starts_with("the model names ");
+    if (!of_labels) throw Error(command.model.source() + ": " + message);
+    constexpr std::pair<std::string_view, std::string_view> words[] = {{"the model names", "it names"},
+                                                                       {", its output", ", the model's output"}};
+    throw Error(command.labels + ": " + detail::in_words(message, words));
+  }
 }
 
 /// What became of a photograph.
@@ -103,7 +122,7 @@ void detect(const DetectCommand& command) {
   DetectorOptions how{
       .compile = command.run.compile_options(1), .devices = command.run.devices(), .size = command.size};
   how.compile.input_shapes = command.model.shapes(model.graph);
-  const Detector detector = naming(command.model.source(), [&] { return Detector(model, how); });
+  const Detector detector = detector_of(command, model, how);
   DetectOptions options = command.detect;
   options.classes = wanted_classes(command.classes, detector);
   PhotoReader reader(command.photos.image());
@@ -153,7 +172,7 @@ void add_detect(CLI::App& app) {
                     "boxes of different classes may not overlap further either");
   command->add_option("--most", options->detect.most, "things of a photograph")->check(whole_number(1, 30000));
   options->pictures.add_to(*command, "PHOTO-detections");
-  command->add_flag("--no-pictures", options->no_pictures, "write none");
+  command->add_flag("--no-pictures", options->no_pictures, "write none")->excludes(command->get_option("--out"));
   auto* json = options->json.add_to(*command, "what was found");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   writes(command->add_option("--coco", options->coco, "what was found in COCO's format of results, to this file"));

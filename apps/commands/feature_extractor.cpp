@@ -22,9 +22,6 @@ namespace {
 
 /// How photographs become the input of the model, which then takes them in colours and channels first.
 Preprocess photographed(const FeaturesOptions& options, Model& model) {
-  if (!model.preprocess && !options.model.preprocess.given()) {
-    require_purpose(model, options.model.source(), "segment", ", --preprocess yolo shows its layers");
-  }
   const Preprocess found = options.model.preprocess_of(model);
   take_photographs(model.graph);
   return found;

@@ -29,9 +29,14 @@ std::uint64_t machine_memory() {
   return bytes;
 }
 
-/// Of a word for which there is no file: the option that it may be a part of. A wrong option leaves its value behind.
+/// Of a model's file, or of a word for which there is no file: the option that it may be a part of. A wrong option
+/// leaves its value behind.
 std::string meant_option(const CLI::App& command, const std::string& text) {
   std::error_code problem;
+  const bool model = text.ends_with(".onnx") || text.ends_with(".safetensors");
+  if (model && fs::is_regular_file(text, problem) && command.get_option_no_throw("--model") != nullptr) {
+    return fmt::format("{} is no photograph; did you mean --model {}?", text, text);
+  }
   if (text.empty() || fs::symlink_status(text, problem).type() != fs::file_type::not_found) return "";
   if (text.find_first_not_of("0123456789.,") == text.npos) {
     return fmt::format("{} is no photograph: there is no such file; a number belongs behind an option", text);

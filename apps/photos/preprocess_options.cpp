@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "inputs.h"
+#include "known_weights.h"
 #include "lamina/base/names.h"
 #include "lamina/images/named_preprocess.h"
 #include "options.h"
@@ -65,8 +66,9 @@ std::array<std::uint8_t, 3> levels(std::string_view text) {
   return result;
 }
 
-/// Height and width of the model's one input; 0 where they are left open. Throws Error.
-std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const std::string& source) {
+}  // namespace
+
+std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, int size, const std::string& source) {
   const Shape shape = one_input(graph, shapes, source), declared = *input_node(graph).shape;
   if (!shapes.empty()) {
     bool agree = shape.rank() == 4 && declared.rank() == 4 && (shape[0] == 1 || shape[0] == declared[0]);
@@ -89,10 +91,16 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, const
   const auto known = [](std::int64_t side, std::int64_t other) {
     return static_cast<int>(std::max<std::int64_t>({side == open ? other : side, 0}));
   };
-  return {known(form->height, form->width), known(form->width, form->height)};
+  const int height = known(form->height, form->width), width = known(form->width, form->height);
+  if (size > 0 && height > 0 && (size != height || size != width)) {
+    const Graph::Node& input = input_node(graph);
+    throw Error(fmt::format(
+        "--size: expected {}, as {} says, got {}", sides_text(height, width),
+        shapes.empty() ? fmt::format("the model's input {} {}", input.name, input.shape->to_string()) : "--input-shape",
+        size));
+  }
+  return {height, width};
 }
-
-}  // namespace
 
 InputShapes photo_shapes(const Model& model, int said, int otherwise) {
   std::array<int, 2> sides{otherwise, otherwise};
@@ -177,6 +185,7 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
 Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, const std::string& source) const {
   const bool in_parts = !(fit + scale + mean + std).empty();
   if (name.empty() && !model.preprocess && !in_parts) {
+    require_purpose(model, source, "segment", ", --preprocess yolo says here how a photograph becomes its input");
     throw Error(source +
                 ": the model does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
                 "imagenet is what most models want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
@@ -184,14 +193,8 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
   }
   Preprocess result =
       name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named_preprocess(name);
-  auto [height, width] = sides_of(model.graph, shapes, source);
+  auto [height, width] = sides_of(model.graph, shapes, size, source);
   const Graph::Node& input = input_node(model.graph);
-  if (size > 0 && height > 0 && (size != height || size != width)) {
-    throw Error(fmt::format(
-        "--size: expected {}, as {} says, got {}", sides_text(height, width),
-        shapes.empty() ? fmt::format("the model's input {} {}", input.name, input.shape->to_string()) : "--input-shape",
-        size));
-  }
   if (!given() && shapes.empty() && height > 0 && (result.crop != height || result.width() != width)) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}", source,
                             result.crop, result.width(), input.name, input.shape->to_string()));

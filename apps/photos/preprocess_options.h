@@ -3,6 +3,7 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <string>
 
 #include "inputs.h"
@@ -12,6 +13,10 @@ namespace lamina::app {
 /// Shapes of the inputs whose height and width the model leaves open: what its photographs become, or sides as `said`,
 /// or what its exporter noted, or `otherwise`; 0 says nothing. The batch stays open.
 InputShapes photo_shapes(const Model& model, int said = 0, int otherwise = 0);
+
+/// Height and width of the model's one input for photographs; 0 where they are left open. Throws Error where
+/// --input-shape or `size`, what --size says if it is not 0, are not of that input. `source` names the model in errors.
+std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, int size, const std::string& source);
 
 /// "224", or "48 x 320", height first.
 std::string sides_text(int height, int width);

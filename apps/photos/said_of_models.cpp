@@ -64,6 +64,8 @@ void SaidOfModel::add_to(CLI::App& command) {
 void SaidOfModel::put_into(Model& model, const std::string& file, bool in_place) const {
   PreprocessOptions levels = preprocess;
   levels.size = 0;  // alone it says nothing of how a photograph becomes an input
+  const bool one = model.graph.inputs().size() == 1;
+  if (in_place && one && preprocess.size > 0) (void)sides_of(model.graph, {}, preprocess.size, file);
   if (model.preprocess ? in_place && preprocess.given() : levels.given()) {
     model.preprocess = preprocess.of(model, {}, file);
   }

@@ -162,9 +162,20 @@ expect 0 ' [xyz][,;]' detect photo.png --model named.safetensors --no-pictures
 expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
 expect 2 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow
-expect 2 'got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
+expect 2 '--classes: the model.s are 0 to 2, got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
 expect 1 'digits.safetensors: expected outputs of a detector.*scores of a classifier' detect photo.png --model "$source/weights/digits.safetensors"
 expect 2 'expected --model FILE: .*yolo export model=yolo11n.pt format=onnx' detect photo.png
+expect 2 '--size: expected 64 x 96, as the model.s input .* says, got 1024' detect photo.png --model "$golden/raw.onnx" --size 1024
+if "$lamina" --help | grep -q '^  serve '; then
+  expect 2 '--size: expected 64 x 96, as' serve --model "$golden/raw.onnx" --size 640 --port 0
+fi
+expect 2 '--input-shape: the model.s input is .*, not "foo"' detect photo.png --model "$golden/open.onnx" --input-shape foo=1x3x320x512
+expect 2 '--input-shape: expected the shape' detect photo.png --model "$golden/raw.onnx" --input-shape 1x3x1024x1024
+expect 2 '--no-pictures' detect photo.png --model "$golden/raw.onnx" --out a.png --no-pictures
+expect 2 'raw.onnx is no photograph; did you mean --model .*raw.onnx[?]' detect photo.png "$golden/raw.onnx"
+expect 2 'has no node "out.0"; nearest: "output0"$' run --model "$golden/raw.onnx" --input photo.png --preprocess yolo --outputs out.0 --json
+echo weights >best.pt
+expect 1 'best.pt: PyTorch.s weights, .*yolo export model=best.pt format=onnx' detect photo.png --model best.pt
 # a detector for other commands: they name this one
 for options in '' '--preprocess imagenet'; do
   expect 1 'open.onnx: this is a detector: lamina detect is for it$' classify photo.png --model "$golden/open.onnx" $options
@@ -172,9 +183,10 @@ done
 for task in raw segment pose obb end2end queries; do
   expect 1 "$task.onnx: this is a detector: lamina detect is for it\$" segment photo.png --model "$golden/$task.onnx"
 done
-expect 1 'raw.onnx: this is a detector: lamina detect is for it, --preprocess yolo shows its layers$' features photo.png --model "$golden/raw.onnx"
+expect 1 'raw.onnx: this is a detector: lamina detect is for it, --preprocess yolo says here how a photograph becomes its input$' features photo.png --model "$golden/raw.onnx"
+expect 1 'raw.onnx: this is a detector: .*--preprocess yolo' run --input photo.png --model "$golden/raw.onnx" --json
 printf 'x\n' >labels.txt
-expect 1 'names 1 classes.*scores of 3' detect photo.png --model "$golden/raw.onnx" --labels labels.txt
+expect 1 'labels.txt: it names 1 classes, the model.s output .*scores of 3$' detect photo.png --model "$golden/raw.onnx" --labels labels.txt
 mkdir other && cp photo.png other/photo.jpg
 cp photo.png 139.png
 expect 0 'other/photo.jpg' detect photo.png other/photo.jpg 139.png 000000000139.png album/first.png --model "$golden/raw.onnx" --no-pictures --coco same.json
