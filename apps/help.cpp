@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "commands/commands.h"
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
@@ -132,6 +133,11 @@ std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
   for (const CLI::App* command : commands) {
     if (command->get_name() == word) return misspelling(*command, arguments.subspan(1));
     names.push_back(command->get_name());
+  }
+  for (const Room& room : rooms) {
+    if (word != room.command || room.add != nullptr) continue;
+    return detail::concat("this build has no ", word,
+                          ": scripts/build_wheel.sh makes a package that has it; or configure with ", room.needs);
   }
   return detail::concat("there is no command ", detail::quote(word), "; did you mean ",
                         detail::nearest_names(word, names, 1).front(), '?');

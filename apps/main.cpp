@@ -78,20 +78,10 @@ int run_command(int argc, char** argv) {
   app.footer(
       "lamina COMMAND --help shows the options of a command and an example.\n"
       "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong.");
-  for (const auto add : {add_features, add_classify, add_segment,
-#ifdef LAMINA_DETECT
-                         add_detect,
-#endif
-                         add_run, add_verify, add_inspect, add_convert,
-#ifdef LAMINA_QUANTIZE
-                         add_quantize,
-#endif
-                         add_bench, add_doctor,
-#ifdef LAMINA_SERVE
-                         add_serve,
-#endif
-                         add_manual}) {
-    add(app);
+  const auto& [detect, quantize, serve] = rooms;
+  for (const auto add : {add_features, add_classify, add_segment, detect.add, add_run, add_verify, add_inspect,
+                         add_convert, quantize.add, add_bench, add_doctor, serve.add, add_manual}) {
+    if (add != nullptr) add(app);
   }
   guard_outputs(app);
 

@@ -25,6 +25,29 @@ void add_serve(CLI::App& app);
 /// `manual` and `completion`, for who makes packages.
 void add_manual(CLI::App& app);
 
+/// A command that a build can leave out: `add` is null in such a build, and `needs` says what another one is made with.
+struct Room {
+  const char *command, *needs;
+  void (*add)(CLI::App&);
+};
+inline constexpr Room rooms[] = {
+#ifdef LAMINA_DETECT
+    {"detect", "", add_detect},
+#else
+    {"detect", "-DLAMINA_DETECT=ON", nullptr},
+#endif
+#ifdef LAMINA_QUANTIZE
+    {"quantize", "", add_quantize},
+#else
+    {"quantize", "-DLAMINA_QUANTIZE=ON", nullptr},
+#endif
+#ifdef LAMINA_SERVE
+    {"serve", "", add_serve},
+#else
+    {"serve", "-DLAMINA_SERVE=ON where libboost-dev and zlib1g-dev are", nullptr},
+#endif
+};
+
 /// A subcommand that runs `run` with options of its own, which it returns too.
 template <class Argument>
 auto add_command(CLI::App& app, const char* name, const char* says, void (*run)(Argument)) {

@@ -20,6 +20,20 @@ const char* int8_unit(const DeviceDescription& cpu) {
   return cpu.amx_int8 ? "AMX" : cpu.avx512_vnni ? "AVX512-VNNI" : cpu.neon_dot ? "SDOT" : "sums of i32";
 }
 
+nlohmann::ordered_json rooms_json() {
+  nlohmann::ordered_json json;
+  for (const Room& room : rooms) json[room.command] = room.add != nullptr;
+  return json;
+}
+
+/// "detect, quantize, no serve"
+std::string rooms_text() {
+  std::string text;
+  for (const Room& room : rooms)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", room.add ? "" : "no ", room.command);
+  return text;
+}
+
 nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::BackendInfo& backend) {
   auto devices = nlohmann::ordered_json::array();
   for (int i = 0; i < backend.visible_devices; ++i) {
@@ -37,6 +51,7 @@ nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::Backend
             {"instructions", name(cpu.instructions)},
             {"bf16", bf16_unit(cpu)},
             {"int8", int8_unit(cpu)}}},
+          {"rooms", rooms_json()},
           {"photographs", image_formats()},
           {"jpeg", jpeg_decoder()},
           {"cuda",
@@ -56,6 +71,7 @@ void doctor(const JsonOutput& json) {
   fmt::print("lamina {}\n", version());
   fmt::print("cpu: {} threads, {}, bf16 by {}, eight bits by {}\n", ThreadPool::default_threads(),
              name(cpu.instructions), bf16_unit(cpu), int8_unit(cpu));
+  fmt::print("commands that builds can leave out: {}\n", rooms_text());
   fmt::print("photographs: {}\n", image_formats());
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {

@@ -9,8 +9,9 @@ echo text >garbage
 # A row: the code, words of the message, and the arguments; one word each.
 while read -r code words arguments; do
   [ -z "$code" ] || [ "$code" = '#' ] && continue
+  arguments=${arguments//PHOTO/$digit} arguments=${arguments//MODEL/$digits}
   # shellcheck disable=SC2086
-  expect "$code" "${words//_/ }" ${arguments//PHOTO/$digit} </dev/null
+  expect "$code" "${words//_/ }" $arguments </dev/null
 done <<'ROWS'
 # what the parser finds
 2 there_is_no_option --json
@@ -27,6 +28,7 @@ done <<'ROWS'
 2 .safetensors_or_.onnx quantize digits PHOTO --out x.npy
 2 ends_in_.png features PHOTO --sheet x.jpg
 2 is_the_file_of convert garbage garbage
+2 did_you_mean_--model classify PHOTO PHOTO MODEL
 # what the model, the photographs or the device tell
 2 expected_--model classify PHOTO
 2 expected_32 classify PHOTO --model digits --size 3
@@ -56,4 +58,14 @@ done <<'ROWS'
 0 classify classify --help
 0 classes|% classify PHOTO --model digits --device cpu
 ROWS
+
+# Commands that a build can leave out: `doctor` says which it has, and their names say what else has them.
+for room in detect quantize serve; do
+  if "$lamina" --help | grep -q "^  $room "; then
+    expect 0 "builds can leave out(:|:.*,) $room(,|\$)" doctor
+  else
+    expect 0 "builds can leave out:.* no $room(,|\$)" doctor
+    expect 2 "this build has no $room: .*-DLAMINA_" $room
+  fi
+done
 finish
