@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "complain.h"
 #include "inputs.h"
 #include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
@@ -42,6 +43,18 @@ void require_known(const Call& call, const std::vector<std::string>& parameters)
   }
 }
 
+/// Of a model that takes pictures, why it is not among those that the page offers.
+void say_what_page_lacks(const Hosted& hosted) {
+  const Model& model = hosted.model();
+  if (model.preprocess || !hosted.answers().empty() || model.graph.inputs().size() != 1 ||
+      !picture_input(*input_node(model.graph).shape))
+    return;
+  complain(
+      fmt::format("{}: the page cannot offer it, as the model does not say how a photograph becomes its input: "
+                  "--preprocess does, imagenet for most models",
+                  hosted.name()));
+}
+
 }  // namespace
 
 Service::Service(const ServiceOptions& options) : options_(options), memory_(options.memory) {}
@@ -51,6 +64,7 @@ void Service::load() {
   for (const std::string& file : options_.models) {
     loaded.push_back(std::make_unique<Hosted>(file, options_.host));
     const std::string& name = loaded.back()->name();
+    say_what_page_lacks(*loaded.back());
     if (std::ranges::count(loaded, name, [](const auto& hosted) { return hosted->name(); }) > 1) {
       throw Error(fmt::format("{}: two models are called {}; a model is called as its file without extension", file,
                               detail::quote(name)));

@@ -106,6 +106,7 @@ class OpenExtents(unittest.TestCase):
             names = [Path(f.name).stem for f in (file, other)]
             server = Server(LAMINA, SOURCE, "--model", file.name, "--model", other.name, "--size", "8", "--size", f"{names[1]}=16")
             self.assertEqual([model["layers"][0]["shape"] for model in server.json("/models")[1]], [[3, 8, 8], [3, 16, 16]])
+            self.assertIn("the page cannot offer it", server.process.stderr.readline())
             self.assertEqual(server.stop(), 0)
 
 
