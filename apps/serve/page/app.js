@@ -248,8 +248,10 @@ function listen() {
   on($("explain"), "pointermove", e => e.target.tagName === "CANVAS" && state.layer?.made && (state.filters || state.layer.made.how !== "sum") && !lesson && showPixel(...within(e, e.target)));
   on($("explain"), "pointerout", e => e.target.tagName === "CANVAS" && state.maps && !lesson && showWindow());
   on(document, "keydown", e => e.key === "Escape" && lesson && stopLesson());
-  on($("stage"), "keydown", e => {
-    if (!state.maps) return;
+  // Keys are the photograph's while it is in view, wherever the focus is, but for what takes keys itself.
+  on(document, "keydown", e => {
+    const { top, bottom } = $("stage").getBoundingClientRect(), seen = bottom > 0 && top < innerHeight;
+    if (!state.maps || !seen || e.defaultPrevented || e.altKey || e.ctrlKey || e.metaKey || e.target.closest?.("input, select, textarea")) return;
     const [count] = state.shape, step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key], turn = { PageUp: -1, PageDown: 1 }[e.key];
     if (step) goTo({ row: state.place.row + step[0], column: state.place.column + step[1] });
     else if (turn) choose((state.pinned + turn + count) % count);

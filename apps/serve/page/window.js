@@ -136,7 +136,8 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   if (upto < kh * kw) {
     $("number").value = two(products.subarray(0, upto + 1).reduce((a, b) => a + b, 0));
     $("words").textContent = `${upto + 1} of ${kh * kw} pixels…`;
-    $("exact").textContent = "";
+    const below = state.colours && windows.some(w => w.values.some(v => v < 0));
+    $("exact").textContent = below ? "A pixel counts from the average, so dark is below zero. Dark times dark adds, too: minus times minus is plus." : "";
     return;
   }
   const whole = two(sum), extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, minus ${two(-bias)} that this filter always takes off` : `, and ${two(bias)} that this filter always adds`;
