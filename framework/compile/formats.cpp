@@ -138,11 +138,11 @@ class Negotiator {
   void collect_wishes() {
     std::vector<bool> asked(program_.values.size(), false);
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {
-      const Format wish = best_input(*op);
-      const bool matters = !takes_any(*op, wished(op->output));
+      const bool any = takes_any(*op, wished(op->output));
+      const Format wish = best_input(*op, any);
       for (const int input : op->inputs) {
         const auto at = static_cast<std::size_t>(input);
-        if (matters || !asked[at]) wished(input) = wish;
+        if (!any || !asked[at]) wished(input) = wish;
         asked[at] = true;
       }
     }
@@ -158,14 +158,14 @@ class Negotiator {
 
   /// The first format, in order of preference, from which the operation gives what is wished of it, moving the fewest
   /// bytes beside; else the first that it takes at all. To one that takes any, operands come as they are by nature.
-  Format best_input(const Operation& op) {
+  Format best_input(const Operation& op, bool takes_any) {
     PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = input_formats(op);
     const Format& wish = wished(op.output);
     for (const Format input : inputs) {
       if (op.module->keeps_order(views.with(input, wish))) return input;
     }
-    if (!is_product(op) && takes_any(op, wish)) return in_natural_layout(op, inputs);
+    if (takes_any && !is_product(op)) return in_natural_layout(op, inputs);
     const Format* best = nullptr;
     std::size_t least = 0;
     for (const Format& input : inputs) {

@@ -5,6 +5,7 @@
 
 #include "lamina/compile/program.h"
 #include "lamina/kernel/finding.h"
+#include "lamina/kernel/rules/walk.h"
 #include "lamina/plan/arena.h"
 
 namespace lamina::detail {
@@ -29,19 +30,13 @@ struct Answers {
 
 namespace {
 
-/// Of strides that step through neighbouring channels of a larger nhwc image: how many channels that has; else 0.
-std::int64_t channels_of_slice(const Program::Value& value) {
-  if (value.shape.rank() != 4 || value.format.layout != Layout::nhwc) return 0;
-  const Shape &shape = value.shape, &strides = value.strides;
-  if (shape[1] > 1 && strides[1] != 1) return 0;
-  std::int64_t pixels = 1, channels = 0;
-  for (const int dim : {3, 2, 0}) {
-    if (shape[dim] == 1) continue;
-    if (channels == 0) channels = strides[dim] % pixels == 0 ? strides[dim] / pixels : 0;
-    if (channels < shape[1] || strides[dim] != pixels * channels) return 0;
-    pixels *= shape[dim];
-  }
-  return channels;
+/// Of a view whose strides step through neighbouring channels of a larger nhwc image: how many that has; else 0.
+std::int64_t channels_of_slice(const View& view) {
+  const bool pixels =
+      view.format.layout == Layout::nhwc && view.shape.rank() == 4 && view.shape.numel() > view.shape[1];
+  const auto gaps = pixels ? gaps_of(view) : std::nullopt;
+  if (!gaps) return 0;
+  return gaps->row == gaps->pitch ? view.shape[1] : gaps->row == view.shape[1] ? gaps->pitch : 0;
 }
 
 }  // namespace
@@ -62,7 +57,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
         if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
       }
       result.alignment = std::gcd(alignment, step);
-      if (const std::int64_t channels = channels_of_slice(value); channels > 0) {  // which more kernels know
+      if (const std::int64_t channels = channels_of_slice(result); channels > 0) {  // which more kernels know
         result.strides = {}, result.channels = channels;
       }
     } else if (value.whole >= 0) {

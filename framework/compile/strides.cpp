@@ -42,14 +42,15 @@ class Strider : Dataflow {
     View view = this->view(concat.output);
     view.strides = result.strides;
     const Strides strides = strides_of(view);
-    const std::vector<bool> fixed = fixed_;
+    const int whole = result.whole == none ? concat.output : result.whole;
+    const bool fixed = fixed_[index(whole)];
     std::vector<int> placed;
     std::int64_t first = result.first;
     for (const int part : concat.inputs) {
-      const int value = place_part(part, result.whole == none ? concat.output : result.whole, strides, first);
+      const int value = place_part(part, whole, strides, first);
       if (value == none) {
-        for (const int other : placed) put(other, {});
-        fixed_ = fixed;
+        for (const int other : placed) put(other, {}), fixed_[index(other)] = false;
+        fixed_[index(whole)] = fixed;
         return false;
       }
       placed.push_back(value);
@@ -62,10 +63,9 @@ class Strider : Dataflow {
   int place_part(int part, int whole, const Strides& strides, std::int64_t first) {
     if (program_.value(part).format != program_.value(whole).format || shape(part).numel() == 0) return none;
     std::vector<MoveProblem::Axis> axes;
-    for (int d = 0; d < static_cast<int>(shape(part).rank()); ++d) {
+    for (const int d : memory_order(view(part))) {
       axes.push_back({.extent = shape(part)[d], .stride = strides[index(d)]});
     }
-    if (program_.value(part).format.layout == Layout::nhwc) std::rotate(axes.begin() + 1, axes.begin() + 2, axes.end());
     int value = part;
     while (readers(value).size() == 1 && computes(value) != nullptr && computes(value)->view) {
       value = computes(value)->inputs[0];

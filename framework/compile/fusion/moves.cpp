@@ -26,8 +26,9 @@ class Moves : Dataflow {
   void simplify() {
     each_move([&](Operation& op, const MoveProblem& problem) {
       // Of an image under another shape it reads the image, which may be channels last.
-      const int image = behind_views(op.inputs[0]);
-      if (image != op.inputs[0] && shape(image).rank() == 4) set_move(op, problem, image, shape(op.output));
+      if (const int source = behind_views(op.inputs[0]); source != op.inputs[0]) {
+        set_move(op, problem, source, shape(op.output));
+      }
     });
     each_move([&](Operation& op, const MoveProblem& problem) { join(op, problem); });
     each_move([&](Operation& op, const MoveProblem& problem) {
@@ -88,7 +89,7 @@ class Moves : Dataflow {
   /// With the move before it, if whatever reads that one is a move too, or if that one takes nothing but steps: what
   /// reads it may be able to step so itself.
   void join(Operation& op, const MoveProblem& second) {
-    const int before = behind_views(op.inputs[0]);
+    const int before = op.inputs[0];
     const auto first = move_of(computes(before));
     const auto others = first ? all_readers(before) : std::nullopt;
     if (!others) return;
@@ -96,7 +97,7 @@ class Moves : Dataflow {
     const bool steps = std::ranges::all_of(first->axes, [](const auto& axis) { return axis.offsets.empty(); });
     if (!all_move && !steps) return;
     const auto both = composed(second, *first);
-    if (both) set_move(op, *both, behind_views(computes(before)->inputs[0]), shape(op.output));
+    if (both) set_move(op, *both, computes(before)->inputs[0], shape(op.output));
   }
 
   /// Whether each row of its result, the last dimension, is made of the same row of its first input alone.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 
 #include "lamina/kernel/map/compose.h"
 #include "lamina/kernel/map/parts.h"
@@ -54,29 +53,6 @@ bool leave_gaps(MapProblem& map, std::int64_t row, std::int64_t pitch) {
   }
   for (std::int64_t& stride : map.stores[0].view.strides) stride = stride >= row ? stride / row * pitch : stride;
   return map.extents.size() <= 8;
-}
-
-/// Of an array in whose memory rows of elements have gaps between them: elements of a row, and from row to row.
-struct Gaps {
-  std::int64_t row, pitch;
-};
-std::optional<Gaps> gaps_of(const View& view) {
-  std::vector<int> dims(view.shape.rank());  // the innermost in memory first
-  std::iota(dims.rbegin(), dims.rend(), 0);
-  if (view.format.layout == Layout::nhwc && dims.size() == 4) dims = {1, 3, 2, 0};
-  const detail::Strides strides = detail::strides_of(view);
-  Gaps gaps = {1, 0};
-  std::int64_t next = 1;  // where one more dimension without a gap goes on
-  for (const int dim : dims) {
-    const std::int64_t extent = view.shape[dim], stride = strides[static_cast<std::size_t>(dim)];
-    if (extent == 1) continue;
-    if (stride != next && (gaps.pitch != 0 || stride < next)) return std::nullopt;
-    if (stride != next) gaps.pitch = stride;
-    if (gaps.pitch == 0) gaps.row *= extent;
-    next = stride * extent;
-  }
-  if (gaps.pitch == 0) gaps.pitch = gaps.row;
-  return gaps;
 }
 
 /// Places a stride apart, which padding, -1, may go before and come after.
@@ -146,7 +122,7 @@ std::optional<MapProblem> map_of(const ConversionProblem&, const Preparation& p)
 std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& p) {
   if (is_empty(p) || p.input().is_slice() || p.input().is_strided() || !detail::is_movable(problem, p))
     return std::nullopt;
-  const std::optional<Gaps> gaps = gaps_of(p.output());
+  const std::optional<detail::Gaps> gaps = detail::gaps_of(p.output());
   if (!gaps) return std::nullopt;
   MoveProblem filled = problem;
   if (p.has_codes()) {

@@ -11,18 +11,39 @@ Strides strides_of(const View& view) {
     for (std::size_t dim = 0; dim < view.strides.rank(); ++dim) strides[dim] = view.strides[static_cast<int>(dim)];
     return strides;
   }
-  const auto rank = static_cast<int>(view.shape.rank());
-  std::array<int, Shape::max_rank> order{};  // from the outermost in memory
-  std::iota(order.begin(), order.end(), 0);
-  if (view.format.layout == Layout::nhwc && rank == 4) order = {0, 2, 3, 1};
   Strides strides{};
   std::int64_t stride = 1;
-  for (int place = rank - 1; place >= 0; --place) {
-    const int dim = order[static_cast<std::size_t>(place)];
+  const std::vector<int> order = memory_order(view);
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const int dim = *at;
     strides[static_cast<std::size_t>(dim)] = stride;
     stride *= dim == 1 && view.is_slice() ? view.channels : view.shape[dim];
   }
   return strides;
+}
+
+std::vector<int> memory_order(const View& view) {
+  if (view.format.layout == Layout::nhwc && view.shape.rank() == 4) return {0, 2, 3, 1};
+  std::vector<int> order(view.shape.rank());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+std::optional<Gaps> gaps_of(const View& view) {
+  const Strides strides = strides_of(view);
+  Gaps gaps = {1, 0};
+  std::int64_t next = 1;  // where one more dimension without a gap goes on
+  const std::vector<int> order = memory_order(view);
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    const std::int64_t extent = view.shape[*dim], stride = strides[static_cast<std::size_t>(*dim)];
+    if (extent == 1) continue;
+    if (stride != next && (gaps.pitch != 0 || stride < next)) return std::nullopt;
+    if (stride != next) gaps.pitch = stride;
+    if (gaps.pitch == 0) gaps.row *= extent;
+    next = stride * extent;
+  }
+  if (gaps.pitch == 0) gaps.pitch = gaps.row;
+  return gaps;
 }
 
 Strides broadcast_strides(const View& view, const Shape& shape) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,16 @@ namespace lamina::detail {
 /// Elements from one index to the next, by dimension of a View's logical shape.
 using Strides = std::array<std::int64_t, Shape::max_rank>;
 Strides strides_of(const View& view);
+
+/// The dimensions of a View's logical shape, the outermost in memory first.
+std::vector<int> memory_order(const View& view);
+
+/// Of an array in whose memory rows of elements have gaps between them: elements of a row, and from row to row. Equal
+/// where there are none. Nothing of an array that lies otherwise.
+struct Gaps {
+  std::int64_t row, pitch;
+};
+std::optional<Gaps> gaps_of(const View& view);
 
 /// The same where the view broadcasts to `shape`: aligned at the last dimension, 0 where it has one for all.
 Strides broadcast_strides(const View& view, const Shape& shape);

@@ -1,10 +1,10 @@
 #include "lamina/kernel/rules/move/strides.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "lamina/kernel/rules/move/plan.h"
+#include "lamina/kernel/rules/walk.h"
 
 namespace lamina::detail {
 namespace {
@@ -36,19 +36,15 @@ std::optional<Shape> along_dimensions(std::vector<Axis> axes, const Shape& shape
   return strides;
 }
 
-bool is_nhwc(const View& view) { return view.shape.rank() == 4 && view.format.layout == Layout::nhwc; }
-
 }  // namespace
 
 std::optional<Shape> strides_along(std::vector<Axis> axes, const View& view) {
-  if (!is_nhwc(view)) return along_dimensions(std::move(axes), view.shape);
-  const Shape& shape = view.shape;
-  const auto strides = along_dimensions(std::move(axes), {shape[0], shape[2], shape[3], shape[1]});
+  const std::vector<int> order = memory_order(view);
+  Shape in_order = view.shape, result = view.shape;
+  for (std::size_t i = 0; i < order.size(); ++i) in_order.set(static_cast<int>(i), view.shape[order[i]]);
+  const auto strides = along_dimensions(std::move(axes), in_order);
   if (!strides) return std::nullopt;
-  Shape result = shape;
-  for (const auto& [dim, place] : {std::pair(0, 0), std::pair(1, 3), std::pair(2, 1), std::pair(3, 2)}) {
-    result.set(dim, (*strides)[place]);
-  }
+  for (std::size_t i = 0; i < order.size(); ++i) result.set(order[i], (*strides)[static_cast<int>(i)]);
   return result;
 }
 
