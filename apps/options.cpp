@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
@@ -104,9 +105,9 @@ CLI::Validator algorithm_name(std::vector<std::string> words) {
   return known;
 }
 
-CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description) {
+CLI::Validator accepted_by(std::function<void(std::string_view)> parse, const std::string& description) {
   return CLI::Validator(
-      [parse](std::string& text) {
+      [parse = std::move(parse)](std::string& text) {
         try {
           parse(text);
           return std::string();

@@ -3,9 +3,12 @@
 #include <lamina/lamina.h>
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "lamina/files/safetensors.h"
 
 namespace lamina::app {
 
@@ -46,6 +49,12 @@ CLI::Validator algorithm_name(std::vector<std::string> words);
 CLI::Validator device_syntax(bool several = false);
 
 /// Accepts what `parse` accepts, and turns its Error into a usage error.
-CLI::Validator accepted_by(void (*parse)(std::string_view), const std::string& description);
+CLI::Validator accepted_by(std::function<void(std::string_view)> parse, const std::string& description);
+
+/// Accepts names of files that end in one of these.
+template <class... Ending>
+CLI::Validator ends_in(Ending... endings) {
+  return accepted_by([=](std::string_view name) { lamina::detail::require_ending(name, {endings...}); }, "");
+}
 
 }  // namespace lamina::app

@@ -94,7 +94,7 @@ void add_convert(CLI::App& app) {
       ->transform(shipped(model_file));
   writes(command->add_option("out,--out", options->out, "the .safetensors file to write"))
       ->required()
-      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); }, ""));
+      ->check(ends_in(".safetensors"));
   command->add_option("--arch", options->arch, "the ready-made network that they belong to: makes a model file")
       ->check(network_name());
   command

@@ -118,12 +118,11 @@ void add_features(CLI::App& app) {
                              "also write all photographs with their strongest maps below each other (.png), of more "
                              "than 40 in pages: sheet.png, sheet-2.png, ..."))
       ->excludes(explain)
-      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".png"}); }, ""));
+      ->check(ends_in(".png"));
   command->add_flag("--open", options->open, "show the picture, or the sheet, in the desktop's viewer");
   writes(command->add_option("--output-tensor", options->tensor_out))
       ->group("")
-      ->check(accepted_by([](std::string_view name) { detail::require_ending(name, {".safetensors"}); },
-                          ""));  // of old: --out
+      ->check(ends_in(".safetensors"));  // of old: --out
   options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(

@@ -148,11 +148,7 @@ void add_quantize(CLI::App& app) {
              "--out", options->out,
              "the .safetensors file to write, or the .onnx file, without what the model says of photographs"))
       ->required()
-      ->check(accepted_by(
-          [](std::string_view name) {
-            detail::require_ending(name, {".safetensors", ".onnx"});
-          },
-          ""));
+      ->check(ends_in(".safetensors", ".onnx"));
   command
       ->add_option("--max-error", options->how.max_error,
                    "what the outputs may be off by, as a share of their size; layers stay in floats until it holds")
