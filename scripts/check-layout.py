@@ -56,8 +56,6 @@ INCLUDES = {  # (file, included file or folder) -> why
     ("framework/cuda/array/kernels.cpp", "cuda/map/"): "the same",
     ("framework/cuda/conv2d/conv2d.cpp", "cuda/map/"): "products of a few channels are Maps",
     ("framework/cuda/linear/linear.cpp", "cuda/map/"): "the same",
-    ("framework/cuda/array/broadcast.cu", "cuda/eight_bits/"): "operands that are codes, and the chains that have a kernel",
-    ("framework/cuda/array/layer_norm.cuh", "cuda/eight_bits/"): "rows of codes",
     ("framework/cuda/conv2d/channels_last/codes.cpp", "cuda/eight_bits/"): "codes that become others once more",
     ("framework/cuda/conv2d/channels_last/codes.cuh", "cuda/eight_bits/"): "the same",
     ("framework/cuda/conv2d/code_ends.h", "cuda/eight_bits/"): "codes that are added to others",

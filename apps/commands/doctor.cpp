@@ -7,6 +7,7 @@
 #include "json_output.h"
 #include "lamina/base/text_table.h"
 #include "lamina/base/thread_pool.h"
+#include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
 
@@ -43,7 +44,8 @@ nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::Backend
                        {"multiprocessors", device.multiprocessors},
                        {"memory_bytes", device.memory_bytes},
                        {"l2_bytes", device.l2_bytes},
-                       {"usable", device.usable}});
+                       {"usable", device.usable},
+                       {"compiles_kernels", device.usable && cuda::driver_compiles(i)}});
   }
   return {{"version", version()},
           {"cpu",
@@ -87,6 +89,12 @@ void doctor(const JsonOutput& json) {
                  device.compute_major, device.compute_minor, device.multiprocessors,
                  detail::format_bytes(device.memory_bytes), detail::format_bytes(device.l2_bytes),
                  device.usable ? "" : "; not usable: this build has no code for it");
+      if (device.usable && !cuda::driver_compiles(i)) {
+        fmt::print(
+            "cuda:{}: the driver compiles no kernels (CUDA_DISABLE_PTX_JIT, or libnvidia-ptxjitcompiler is missing): "
+            "whatever is no product takes several times as long\n",
+            i);
+      }
     }
   }
   const Device best = best_device();

@@ -25,20 +25,6 @@ bool any_format(const Problem&, const Preparation&) {
   return true;
 }
 
-bool takes_conversion(const ConversionProblem&, const Preparation& p) {
-  const View &from = p.input(), &to = p.output();
-  return !p.has_codes() || (from.format.dtype == to.format.dtype && from.quantization == to.quantization);
-}
-
-std::unique_ptr<Operator> prepare_conversion(const ConversionProblem&, const Preparation& p) {
-  const Format from = p.input().format, to = p.output().format;
-  return make_operator(detail::concat("conversion from ", from, " to ", to),
-                       [=, device = index(p), a = detail::activation_of(p.input().shape)](
-                           Inputs inputs, Outputs outputs, const Execution& execution) {
-                         cuda::convert(device, a, from, inputs[0].raw(), to, outputs[0].raw(), execution.stream);
-                       });
-}
-
 std::unique_ptr<Operator> prepare_normalization(const NormalizationProblem& problem, const Preparation& p) {
   const Format to = p.output().format;
   const Tensor table = detail::constant(problem.table, p.device.device);
@@ -56,16 +42,15 @@ bool takes_compiled_map(const MapProblem& problem, const Preparation& p) {
 
 constexpr Kernel<AffineProblem> affine[] = {
     map_row<AffineProblem>,
-    {"affine", takes_affine, prepare_affine, nullptr, reads::slices},
-    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<SoftmaxProblem> softmax[] = {map_row<SoftmaxProblem>, {"softmax", keeps_format, prepare_softmax}};
+    {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes},
+    plain_row<AffineProblem>};
+constexpr Kernel<SoftmaxProblem> softmax[] = {map_row<SoftmaxProblem>, plain_row<SoftmaxProblem>};
 constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
     map_row<PoolProblem>,
     {"windows", takes_pool, prepare_pool, nullptr, reads::slices},
     {"codes", takes_pool_of_codes, prepare_pool_of_codes, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<ConversionProblem> conversion[] = {
-    map_row<ConversionProblem>, {"conversion", takes_conversion, prepare_conversion, nullptr, reads::codes}};
+constexpr Kernel<ConversionProblem> conversion[] = {map_row<ConversionProblem>, plain_row<ConversionProblem>};
 constexpr Kernel<MapProblem> map[] = {
     {"map", takes_compiled_map, prepare_map, fits_blocks, reads::slices | reads::strides}};
 constexpr Kernel<NormalizationProblem> normalization[] = {{"table", any_format, prepare_normalization}};

@@ -1,7 +1,6 @@
-// Pooling in three forms, shared memory only in the last; means of whole images are columns.cuh's. The limit is
-// memory: each input is fetched from it about once, the overlaps of windows come from cache; in a small batch it is the
-// way to memory and back, which a thread takes once: it asks for all cells of a window of up to 3x3 before it looks at
-// one.
+// Pooling in three forms, shared memory only in the last. The limit is memory: each input is fetched from it about once,
+// the overlaps of windows come from cache; in a small batch it is the way to memory and back, which a thread takes once:
+// it asks for all cells of a window of up to 3x3 before it looks at one.
 //
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
@@ -13,7 +12,6 @@
 // dimension first, then along the output's. Preconditions: a valid geometry; planes = images * channels.
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/columns.cuh"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/kernels.h"
 #include "lamina/cuda/pool2d_window.cuh"
@@ -155,19 +153,6 @@ __global__ void __launch_bounds__(tile* tile)
   }
 }
 
-struct NoSettings {};
-
-/// The sum of a few hundred or thousand numbers, four at a time and by teams, over their count.
-struct PlainMean {
-  float value;
-
-  PlainMean() = default;
-  __device__ explicit PlainMean(NoSettings) : value(0) {}
-  __device__ void add(NoSettings, float x, std::int64_t) { value += x; }
-  __device__ void join(NoSettings, const PlainMean& other) { value += other.value; }
-  __device__ float result(NoSettings, std::int64_t count) const { return value / static_cast<float>(count); }
-};
-
 /// How a pooling's activations are stored: [N, channels, H, W] of f32, f16 or bf16, each side nchw or nhwc.
 struct PoolFormat {
   std::int64_t channels = 1;
@@ -261,15 +246,6 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
         PoolFormat format = stored;
         format.neighbours = execution.neighbours;
         const Stream stream = execution.stream;
-        // One pixel of output lies alike in both layouts.
-        const std::int64_t images = g.planes / format.channels;
-        if (kind == PoolKind::adaptive && g.out_pixels() == 1 && format.input == Layout::nhwc && format.channels > 1 &&
-            images * format.channels <= max_int) {
-          return with_element_type(format.dtype, [&]<class T>(T*) {
-            reduce_columns<PlainMean>(NoSettings{}, images, std::int64_t{g.in_height} * g.in_width, format.channels,
-                                      elements<T>(inputs[0]), elements<T>(outputs[0]), stream);
-          });
-        }
         with_element_type(format.dtype, [&]<class T>(T*) {
           const T* in = elements<T>(inputs[0]);
           T* out = elements<T>(outputs[0]);

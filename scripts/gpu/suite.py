@@ -69,6 +69,7 @@ class Suite:
     def parts(self):
         """(program, tests) side by side, longest first; and those that run alone."""
         programs = sorted(p for p in (self.a.build / "bin").glob("*_test") if not self.a.programs or p.name in self.a.programs)
+        programs = [p for p in programs if p.name != "c_test"]  # which is in C, without GoogleTest
         if not programs:
             sys.exit(f"suite.py: no test program in {self.a.build / 'bin'}: cmake --build {self.a.build}")
         beside, alone = [], []

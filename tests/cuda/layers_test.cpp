@@ -1,7 +1,7 @@
 #include "lamina/lamina.h"
 
 #include "lamina/cpu/reference.h"
-#include "lamina/cuda/kernels.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
 #include "support/devices.h"
 #include "support/layer_cases.h"
@@ -53,17 +53,25 @@ struct InFormats {
   Preparation preparation;
 };
 
+/// x in another format, by the kernel that a plan would have for it.
+void convert(const Shape& shape, const Tensor& x, Format from, Tensor& y, Format to) {
+  const View input = {.shape = shape, .format = from}, output = {.shape = shape, .format = to};
+  const Preparation preparation = {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(y.device())};
+  const auto op = choose(ConversionProblem{}, preparation).prepare({}, preparation);
+  op->run({&x, 1}, {&y, 1}, {});
+}
+
 /// What a layer's kernel makes of inputs stored in one format when it gives another, as f32 nchw on the host.
 Tensor run_in(const Module& layer, std::span<const Tensor> tensors, const InFormats& formats) {
   const Device gpu = formats.preparation.device.device;
-  const auto convert = [gpu](const Tensor& x, const Shape& logical, Format from, Format to) {
+  const auto converted = [gpu](const Tensor& x, const Shape& logical, Format from, Format to) {
     Tensor y(logical, to.dtype, gpu);
-    cuda::convert(gpu.index, detail::activation_of(logical), from, x.raw(), to, y.raw(), nullptr);
+    convert(logical, x, from, y, to);
     return y;
   };
   std::vector<Tensor> inputs;
   for (const Tensor& x : tensors) {
-    inputs.push_back(convert(x.to(gpu), x.shape(), {}, formats.preparation.input().format));
+    inputs.push_back(converted(x.to(gpu), x.shape(), {}, formats.preparation.input().format));
   }
   const auto op = layer.prepare(formats.preparation);
   const Shape& shape = formats.output.shape;
@@ -75,7 +83,7 @@ Tensor run_in(const Module& layer, std::span<const Tensor> tensors, const InForm
   Tensor counters = Tensor::zeros({static_cast<std::int64_t>(op->counter_bytes())}, DType::u8, gpu);
   op->wait();
   op->run(inputs, {&result, 1}, {.workspace = workspace.raw(), .counters = counters.raw()});
-  return convert(result, shape, format, {}).to(Device::cpu());
+  return converted(result, shape, format, {}).to(Device::cpu());
 }
 
 TEST_P(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
@@ -118,16 +126,15 @@ TEST_P(CudaLayers, ConversionsKeepEveryElement) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(x.numel()); ++i) {
       x.values<float>()[i] = static_cast<float>(i * 37 % 251) - 125;
     }
-    const Activation a = detail::activation_of(shape);
     for (const DType first : {DType::f32, DType::f16, DType::bf16}) {
       for (const DType second : {DType::f32, DType::f16, DType::bf16}) {
         for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
           for (const Layout other : {Layout::nchw, Layout::nhwc}) {
             const Format one = {first, layout}, two = {second, other};
             Tensor u(shape, first, gpu()), v(shape, second, gpu()), y(shape, DType::f32, gpu());
-            cuda::convert(gpu().index, a, {}, x.to(gpu()).raw(), one, u.raw(), nullptr);
-            cuda::convert(gpu().index, a, one, u.raw(), two, v.raw(), nullptr);
-            cuda::convert(gpu().index, a, two, v.raw(), {}, y.raw(), nullptr);
+            convert(shape, x.to(gpu()), {}, u, one);
+            convert(shape, u, one, v, two);
+            convert(shape, v, two, y, {});
             const Tensor host = y.to(Device::cpu());
             ASSERT_TRUE(std::ranges::equal(host.values<float>(), x.values<float>())) << shape << one << " to " << two;
             if (layout != Layout::nhwc) continue;

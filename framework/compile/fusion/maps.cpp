@@ -86,7 +86,11 @@ class Joining : Dataflow {
     std::optional<MapProblem> result = problem_of<MapProblem>(op);
     const auto ask = [&]<class Problem>(std::type_identity<Problem>) {
       if (const auto problem = result ? std::nullopt : problem_of<Problem>(op)) {
-        result = map_of(*problem, PreparedViews(program_, op, options_).preparation);
+        const PreparedViews views(program_, op, options_);
+        const Preparation& p = views.preparation;
+        if (p.output().shape.numel() > 0 && (!p.has_codes() || std::is_same_v<Problem, MoveProblem>)) {
+          result = map_of(*problem, p);
+        }
       }
     };
     ask(std::type_identity<PointwiseProblem>()), ask(std::type_identity<AffineProblem>());

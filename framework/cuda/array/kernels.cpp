@@ -2,34 +2,33 @@
 
 #include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/array/array.h"
-#include "lamina/cuda/kernels.h"
 #include "lamina/cuda/map/map.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/extents.h"
-#include "lamina/kernel/rules/reduce_plan.h"
 
 namespace lamina {
 namespace {
 
 using namespace cuda;
 
+/// Byte after byte, so that both lie alike.
 bool takes_table(const PointwiseProblem& problem, const Preparation& p) {
-  return detail::is_code_table(problem, p) && takes_broadcast(problem, p);
+  return detail::is_code_table(problem, p) && p.input().shape == p.output().shape &&
+         detail::same_order(p.input().shape, p.input().format.layout, p.output().format.layout);
 }
 
 constexpr Kernel<PointwiseProblem> functions[] = {
-    map_row<PointwiseProblem>,
     {"table", takes_table, prepare_table, nullptr, reads::codes | reads::table},
-    {"broadcast", takes_broadcast, prepare_broadcast, nullptr, reads::codes}};
+    {"codes", takes_pointwise_of_codes, prepare_pointwise_of_codes, nullptr, reads::codes},
+    map_row<PointwiseProblem>,
+    plain_row<PointwiseProblem>};
 constexpr Kernel<ConcatProblem> concat[] = {
     {"rows", detail::joins_rows, prepare_concat, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<MoveProblem> move[] = {map_row<MoveProblem>,
-                                        {"copies", takes_move, prepare_move, nullptr, reads::slices | reads::codes}};
-constexpr Kernel<ReduceProblem> reduce[] = {map_row<ReduceProblem>, {"threads", detail::is_reducible, prepare_reduce}};
-constexpr Kernel<NormProblem> norm[] = {map_row<NormProblem>,
-                                        {"rows", takes_norm, prepare_norm, nullptr, reads::codes},
-                                        {"groups", takes_norm_of_groups, prepare_norm_of_groups, norm_of_groups_pays}};
+constexpr Kernel<MoveProblem> move[] = {map_row<MoveProblem>, plain_row<MoveProblem>};
+constexpr Kernel<ReduceProblem> reduce[] = {
+    {"places", takes_places, prepare_places}, map_row<ReduceProblem>, plain_row<ReduceProblem>};
+constexpr Kernel<NormProblem> norm[] = {map_row<NormProblem>, plain_row<NormProblem>};
 
 }  // namespace
 

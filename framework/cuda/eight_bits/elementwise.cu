@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "lamina/cuda/divider.h"
 #include "lamina/cuda/eight_bits/codes.cuh"
@@ -14,6 +15,8 @@
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/kernel/rules/epilogue_rules.h"
+#include "lamina/kernel/rules/pointwise_rules.h"
+#include "lamina/kernel/rules/walk.h"
 #include "lamina/tensor/constants.h"
 
 namespace lamina::cuda {
@@ -135,6 +138,64 @@ void start(Task task, DType dtype, std::int64_t count, std::int64_t channels, St
   with_element_type(dtype, [&]<class T>(T*) { launch_kernel(codes_kernel<Work::as_it_is, T>, how, stream, task); });
 }
 
+/// What is done, but for addresses.
+struct CodesTask {
+  Task task;
+  std::size_t first = 0;        ///< the input of the output's shape
+  std::int64_t neighbours = 0;  ///< whatever else has to divide those that a thread takes
+  bool floats = false;          ///< the other input is of f32
+};
+
+std::optional<CodesTask> task_of(const PointwiseProblem& problem, const Preparation& p) {
+  const PointwiseChain& chain = problem.chain;
+  const std::span<const View> views = p.inputs;
+  const View& result = p.output();
+  if (!p.has_codes() || views.size() > 2 || problem.compute != DType::f32 || !detail::is_computable(problem, p) ||
+      result.shape.numel() == 0 || result.shape.numel() >= std::int64_t{1} << 31) {
+    return std::nullopt;
+  }
+  const std::vector<detail::WalkAxis> axes = detail::broadcast_walk(result, views);
+  const auto whole = [&](std::size_t i) {
+    return std::ranges::all_of(axes, [&](const auto& axis) { return axis.strides[i + 1] == axis.strides[0]; });
+  };
+  CodesTask it;
+  it.first = whole(0) ? 0 : views.size() - 1;
+  const std::size_t second = 1 - it.first, rank = axes.size();
+  if (!whole(it.first)) return std::nullopt;
+  Task& task = it.task;
+  task.meaning = Meaning(views[it.first]), task.results = Results(result);
+  if (views.size() == 1) {
+    const auto passes = [](const PointwiseStep& step) { return step.function == Pointwise::identity; };
+    const auto known = [](const View& view) { return detail::is_code(view) || is_activation(view.format.dtype); };
+    if (!std::ranges::all_of(chain, passes) || !known(views[0]) || !known(result)) return std::nullopt;
+    return it;
+  }
+  it.floats = views[second].format.dtype == DType::f32;  // which NaN may be among
+  const auto ordinary = [&](const View& view) {
+    return detail::is_code(view) ? view.quantization.scale < 1e15f : &view == &views[second] && it.floats;
+  };
+  if (chain.empty() || chain.size() > (it.floats ? 1 : 2) || chain[0].operand != 1 || task.results.divides()) {
+    return std::nullopt;
+  }
+  const auto clamp = chain.size() == 1 ? detail::Bounds() : detail::clamp_of(chain[1]);
+  task.product = chain[0].function == Pointwise::mul;
+  if (!task.product && chain[0].function != Pointwise::add) return std::nullopt;
+  if (!clamp || !std::ranges::all_of(views, ordinary) || !detail::is_code(result)) return std::nullopt;
+  task.results.clamp(clamp->low, clamp->high);
+  task.of_second = Meaning(views[second]);
+  task.by_channel = !whole(second);
+  if (!task.by_channel) return it;
+  // Images, pixels, channels; or, of one image, the last two.
+  const auto stride = [&](std::size_t axis) { return axes[axis].strides[second + 1]; };
+  if (rank < 2 || rank > 3 || stride(rank - 1) != 1 || stride(rank - 2) != 0) return std::nullopt;
+  const std::int64_t channels = axes[rank - 1].extent, image_step = rank == 3 ? stride(0) : 0;
+  task.channels = static_cast<std::uint32_t>(channels), task.by_channels = Divider(channels);
+  task.image_step = static_cast<std::uint32_t>(image_step);
+  task.by_image = Divider(rank == 3 ? axes[0].strides[0] : result.shape.numel());
+  it.neighbours = channels | image_step;
+  return it;
+}
+
 }  // namespace
 
 std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const Preparation& p) {
@@ -152,50 +213,19 @@ std::unique_ptr<Operator> prepare_table(const PointwiseProblem& problem, const P
   });
 }
 
-bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes,
-                        std::span<const View> views, const View& result, std::span<const Tensor> inputs, Tensor& output,
-                        Stream stream) {
-  const auto whole = [&](std::size_t i) {
-    return std::ranges::all_of(axes, [&](const auto& axis) { return axis.strides[i + 1] == axis.strides[0]; });
-  };
-  const std::size_t first = whole(0) ? 0 : inputs.size() - 1, second = 1 - first, rank = axes.size();
-  const std::int64_t count = output.numel();
-  if (count >= std::int64_t{1} << 31 || inputs.size() > 2 || !whole(first)) return false;
-  Task task = {.input = inputs[first].raw(),
-               .meaning = Meaning(views[first]),
-               .results = Results(result),
-               .output = output.raw()};
-  const DType dtype = inputs[first].dtype();
-  if (inputs.size() == 1) {
-    const auto passes = [](const PointwiseStep& step) { return step.function == Pointwise::identity; };
-    const auto known = [](const View& view) { return detail::is_code(view) || is_activation(view.format.dtype); };
-    if (!std::ranges::all_of(chain, passes) || !known(views[0]) || !known(result)) return false;
-    start(task, dtype, count, 0, stream);
-    return true;
-  }
-  const bool floats = views[second].format.dtype == DType::f32;  // which NaN may be among
-  const auto ordinary = [&](const View& view) {
-    return detail::is_code(view) ? view.quantization.scale < 1e15f : &view == &views[second] && floats;
-  };
-  if (chain.empty() || chain.size() > (floats ? 1 : 2) || chain[0].operand != 1 || task.results.divides()) return false;
-  const auto clamp = chain.size() == 1 ? detail::Bounds() : detail::clamp_of(chain[1]);
-  task.product = chain[0].function == Pointwise::mul;
-  if (!task.product && chain[0].function != Pointwise::add) return false;
-  if (!clamp || !std::ranges::all_of(views, ordinary) || !detail::is_code(result)) return false;
-  task.results.clamp(clamp->low, clamp->high);
-  task.second = inputs[second].raw(), task.of_second = Meaning(views[second]);
-  task.by_channel = !whole(second);
-  std::int64_t channels = 0, image_step = 0;
-  if (task.by_channel) {  // images, pixels, channels; or, of one image, the last two
-    const auto stride = [&](std::size_t axis) { return axes[axis].strides[second + 1]; };
-    if (rank < 2 || rank > 3 || stride(rank - 1) != 1 || stride(rank - 2) != 0) return false;
-    channels = axes[rank - 1].extent, image_step = rank == 3 ? stride(0) : 0;
-    task.channels = static_cast<std::uint32_t>(channels), task.by_channels = Divider(channels);
-    task.image_step = static_cast<std::uint32_t>(image_step);
-    task.by_image = Divider(rank == 3 ? axes[0].strides[0] : count);
-  }
-  start(task, dtype, count, channels | image_step, stream, floats);
-  return true;
+bool takes_pointwise_of_codes(const PointwiseProblem& problem, const Preparation& p) {
+  return task_of(problem, p).has_value();
+}
+
+std::unique_ptr<Operator> prepare_pointwise_of_codes(const PointwiseProblem& problem, const Preparation& p) {
+  return make_on_device(index(p), "elementwise, of codes",
+                        [it = *task_of(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+                          Task task = it.task;
+                          task.input = inputs[it.first].raw(), task.output = outputs[0].raw();
+                          if (inputs.size() == 2) task.second = inputs[1 - it.first].raw();
+                          start(task, inputs[it.first].dtype(), outputs[0].numel(), it.neighbours, execution.stream,
+                                it.floats);
+                        });
 }
 
 bool reads_codes(const Preparation& p) {

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <span>
-
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/problems.h"
-#include "lamina/kernel/rules/walk.h"
 
 /// Work on codes (View::quantization).
 namespace lamina::cuda {
@@ -12,12 +9,10 @@ namespace lamina::cuda {
 /// Of codes to codes, one of 256 for each. The output may be the input.
 Prepare<PointwiseProblem> prepare_table;
 
-/// On the current device, what networks have most: codes of floats, floats of codes, and sums and products of codes
-/// with as many others, or with codes or f32 for each channel of an image, [N, 1, C] or [1, 1, C]. False, and nothing
-/// is done, where it is anything else. `axes`: detail::broadcast_walk of the views.
-bool pointwise_of_codes(const PointwiseChain& chain, std::span<const detail::WalkAxis> axes,
-                        std::span<const View> views, const View& result, std::span<const Tensor> inputs, Tensor& output,
-                        Stream stream);
+/// What networks have most: codes of floats, floats of codes, and sums and products of codes with as many others, or
+/// with codes or f32 for each channel of an image, [N, 1, C] or [1, 1, C].
+Takes<PointwiseProblem> takes_pointwise_of_codes;
+Prepare<PointwiseProblem> prepare_pointwise_of_codes;
 
 /// Of what codes stand for, channels last; the input may be a slice.
 Takes<AffineProblem> takes_affine_of_codes;

@@ -57,10 +57,11 @@ std::unique_ptr<Operator> prepare_product(const LinearProblem& problem, const Pr
     const auto filled = [&](float x) {
       return Tensor::from(std::vector(static_cast<std::size_t>(problem.out), x), {problem.out});
     };
-    finish = prepare_affine({.scale = filled(1.0f),
-                             .shift = problem.bias.defined() ? problem.bias : filled(0.0f),
-                             .epilogue = problem.epilogue},
-                            in_place);
+    const AffineProblem affine = {.scale = filled(1.0f),
+                                  .shift = problem.bias.defined() ? problem.bias : filled(0.0f),
+                                  .epilogue = problem.epilogue};
+    finish = choose(affine, in_place).prepare(affine, in_place);
+    finish->wait();  // since nobody else knows of it
   }
   const int depth = operands == DType::f32 ? product_depth : problem.in;  // terms of one product
   const std::size_t gemm_bytes =

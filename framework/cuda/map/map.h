@@ -6,7 +6,7 @@
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/map/map_of.h"
 
-/// Rows that run a problem as a Map, by a kernel generated for it.
+/// Rows that run a problem as a Map: by a kernel generated for it, or by the one that walks through any.
 namespace lamina::cuda {
 
 bool takes_map(const std::optional<MapProblem>& map, const Preparation& preparation);
@@ -14,6 +14,11 @@ bool takes_map(const std::optional<MapProblem>& map, const Preparation& preparat
 bool fits_blocks(const MapProblem& map, const Preparation& preparation);
 bool pays_map(const std::optional<MapProblem>& map, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_map(const MapProblem& map, const Preparation& preparation);
+
+/// Axes of a Map whose kernel is there already.
+inline constexpr std::size_t most_plain_axes = 12;
+bool takes_plain_map(const std::optional<MapProblem>& map, const Preparation& preparation);
+std::unique_ptr<Operator> prepare_plain_map(const MapProblem& map, const Preparation& preparation);
 
 template <class Problem>
 bool takes_as_map(const Problem& problem, const Preparation& preparation) {
@@ -31,10 +36,29 @@ bool pays_as_map(const Problem& problem, const Preparation& preparation) {
   }
   return pays_map(map, preparation);
 }
-/// A problem's row, in front of those of other kernels: it pays where it is faster.
+template <class Problem>
+bool takes_as_plain_map(const Problem& problem, const Preparation& preparation) {
+  return takes_plain_map(map_of(problem, preparation), preparation);
+}
+template <class Problem>
+std::unique_ptr<Operator> prepare_as_plain_map(const Problem& problem, const Preparation& preparation) {
+  return prepare_plain_map(*map_of(problem, preparation), preparation);
+}
+
+template <class Problem>
+inline constexpr unsigned map_reads = reads::slices | reads::strides | reads::chain | reads::operands |
+                                      (std::is_same_v<Problem, MoveProblem> ||
+                                               std::is_same_v<Problem, PointwiseProblem> ||
+                                               std::is_same_v<Problem, ConversionProblem>
+                                           ? reads::codes
+                                           : 0);
+
+/// A problem's rows. The first pays where it is worth it; the second is for what is left, and stands last.
 template <class Problem>
 inline constexpr Kernel<Problem> map_row = {"map", takes_as_map<Problem>, prepare_as_map<Problem>, pays_as_map<Problem>,
-                                            reads::slices | reads::strides | reads::chain | reads::operands |
-                                                (std::is_same_v<Problem, MoveProblem> ? reads::codes : 0)};
+                                            map_reads<Problem>};
+template <class Problem>
+inline constexpr Kernel<Problem> plain_row = {"plain", takes_as_plain_map<Problem>, prepare_as_plain_map<Problem>,
+                                              nullptr, map_reads<Problem>};
 
 }  // namespace lamina::cuda

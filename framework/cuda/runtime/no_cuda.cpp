@@ -2,6 +2,7 @@
 // What can only be reached with a device in hand fails as requiring one does.
 
 #include "lamina/base/error.h"
+#include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/peak.h"
 #include "lamina/cuda/runtime/stream.h"
@@ -43,6 +44,7 @@ namespace lamina::cuda {
 using detail::refuse;
 
 BackendInfo backend_info() { return {}; }
+bool driver_compiles(int) { return false; }
 DeviceInfo device_info(int index) { refuse(index); }
 std::size_t free_memory(int index) { refuse(index); }
 std::string device_name(int index) { refuse(index); }

@@ -52,7 +52,7 @@ bool leave_gaps(MapProblem& map, std::int64_t row, std::int64_t pitch) {
     split_axis(map, a, inner);
   }
   for (std::int64_t& stride : map.stores[0].view.strides) stride = stride >= row ? stride / row * pitch : stride;
-  return map.extents.size() <= 8;
+  return true;
 }
 
 /// Places a stride apart, which padding, -1, may go before and come after.
@@ -74,7 +74,8 @@ std::optional<PaddedSteps> padded_steps(const std::vector<std::int64_t>& places)
 }  // namespace
 
 std::optional<MapProblem> map_of(const PointwiseProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !detail::is_computable(problem, p)) return std::nullopt;
+  if (p.outputs.empty() || !detail::is_computable(problem, p)) return std::nullopt;
+  if (p.has_codes() && problem.compute != DType::f32) return std::nullopt;
   const Shape& shape = p.output().shape;
   for (const View& view : p.inputs) {
     if (!detail::broadcasts(view.shape, shape)) return std::nullopt;
@@ -83,15 +84,16 @@ std::optional<MapProblem> map_of(const PointwiseProblem& problem, const Preparat
   std::vector<int> loaded(p.inputs.size(), -1);
   const auto load = [&](int input) {
     int& node = loaded[static_cast<std::size_t>(input)];
-    if (node < 0) node = map.load(broadcast(p.inputs[static_cast<std::size_t>(input)], input, shape));
+    const View& view = p.inputs[static_cast<std::size_t>(input)];
+    if (node < 0) node = map_parts::load(map, broadcast(view, input, shape), view);
     return node;
   };
-  map.store(chained(map, problem.chain, load(0), load), as_it_is(p.output(), 0));
+  store(map, chained(map, problem.chain, load(0), load), as_it_is(p.output(), 0), p.output());
   return map;
 }
 
 std::optional<MapProblem> map_of(const AffineProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || problem.epilogue.pool ||
+  if (has_no_arrays(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || problem.epilogue.pool ||
       p.input().shape.rank() < 2)
     return std::nullopt;
   if (problem.epilogue.reads_operands()) return std::nullopt;
@@ -107,8 +109,10 @@ std::optional<MapProblem> map_of(const AffineProblem& problem, const Preparation
 }
 
 std::optional<MapProblem> map_of(const ConversionProblem&, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || p.inputs.size() != 1 || p.input().shape != p.output().shape) return std::nullopt;
+  if (has_no_arrays(p) || p.inputs.size() != 1 || p.input().shape != p.output().shape) return std::nullopt;
   const DType dtype = p.input().format.dtype;
+  const bool same = dtype == p.output().format.dtype && p.input().quantization == p.output().quantization;
+  if (p.has_codes() && !same) return std::nullopt;
   MapView from = as_it_is(p.input(), 0), to = as_it_is(p.output(), 0);
   MapProblem map{.extents = axes_of(p.output().shape), .compute = carrier_of(dtype)};
   if (dtype == p.output().format.dtype && size_of(dtype) < 8) {
@@ -120,7 +124,7 @@ std::optional<MapProblem> map_of(const ConversionProblem&, const Preparation& p)
 }
 
 std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.input().is_slice() || p.input().is_strided() || !detail::is_movable(problem, p))
+  if (has_no_arrays(p) || p.input().is_slice() || p.input().is_strided() || !detail::is_movable(problem, p))
     return std::nullopt;
   const std::optional<detail::Gaps> gaps = detail::gaps_of(p.output());
   if (!gaps) return std::nullopt;
@@ -131,7 +135,6 @@ std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& 
   }
   const detail::MovePlan plan = detail::move_plan(filled, p);
   const DType dtype = p.output().format.dtype, word = word_of(dtype);
-  if (plan.axes.size() > 8) return std::nullopt;
   MapProblem map{.compute = size_of(word) < 8 ? DType::u32 : word};
   const std::size_t rank = plan.axes.size();
   MapView from{.array = 0,
@@ -161,29 +164,43 @@ std::optional<MapProblem> map_of(const MoveProblem& problem, const Preparation& 
 }
 
 std::optional<MapProblem> map_of(const ReduceProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || p.input().shape.numel() == 0 || !detail::is_reducible(problem, p))
+  if (has_no_arrays(p) || p.has_codes() || !detail::is_reducible(problem, p) || detail::finds_place(problem.kind))
     return std::nullopt;
   const DType dtype = p.input().format.dtype;
-  const bool single = is_activation(dtype);
-  if (detail::finds_place(problem.kind)) return std::nullopt;
   MapProblem map{.extents = axes_of(p.input().shape), .reduced = problem.dims};
-  map.compute = single ? DType::f32 : detail::reduction_type(problem.kind, dtype);
-  if (!is_float(map.compute) && problem.kind == Reduction::mean) return std::nullopt;  // rounds towards 0
-  const int x = map.load(as_it_is(p.input(), 0));
-  const auto sum = [&](int of) { return map.reduce(MapReduction::sum, of); };
+  map.compute = is_activation(dtype) ? DType::f32 : detail::reduction_type(problem.kind, dtype);
+  const std::int64_t count = reduced_points(map);
+  const bool of_nothing = count == 0;  // which no Map reduces
+  if (of_nothing) {
+    for (std::size_t a = 0; a < map.extents.size(); ++a) map.extents[a] = map.reduces(a) ? 1 : map.extents[a];
+  }
+  const int x = of_nothing ? map.number(0) : map.load(as_it_is(p.input(), 0));
+  const auto reduce = [&](MapReduction reduction, int of) {
+    if (!of_nothing) return map.reduce(reduction, of);
+    if (reduction == MapReduction::max) return map.number(detail::least_of(dtype));
+    if (reduction == MapReduction::min) return map.number(detail::max_of(dtype));
+    return map.number(reduction == MapReduction::product ? 1 : 0);
+  };
+  const auto sum = [&](int of) { return reduce(MapReduction::sum, of); };
   int y = x;
   switch (problem.kind) {
     case Reduction::sum: y = sum(x); break;
-    case Reduction::mean:
-      y = map.function(Pointwise::div, sum(x), map.number(static_cast<double>(reduced_points(map))));
-      break;
-    case Reduction::max: y = map.reduce(MapReduction::max, x); break;
-    case Reduction::min: y = map.reduce(MapReduction::min, x); break;
-    case Reduction::prod: y = map.reduce(MapReduction::product, x); break;
+    case Reduction::mean: y = map.function(Pointwise::div, sum(x), map.number(static_cast<double>(count))); break;
+    case Reduction::max: y = reduce(MapReduction::max, x); break;
+    case Reduction::min: y = reduce(MapReduction::min, x); break;
+    case Reduction::prod: y = reduce(MapReduction::product, x); break;
     case Reduction::l1: y = sum(map.function(Pointwise::abs, x)); break;
     case Reduction::l2: y = map.function(Pointwise::sqrt, sum(map.function(Pointwise::mul, x, x))); break;
     case Reduction::sum_square: y = sum(map.function(Pointwise::mul, x, x)); break;
     case Reduction::log_sum: y = map.function(Pointwise::log, sum(x)); break;
+    case Reduction::log_sum_exp: {  // what is infinite is no help to exponentials
+      const int most = reduce(MapReduction::max, x), one = map.number(1);
+      const int finite =
+          map.function(Pointwise::where, map.function(Pointwise::is_inf, most, one, one), map.number(0), most);
+      const int powers = map.function(Pointwise::exp, map.function(Pointwise::sub, x, finite));
+      y = map.function(Pointwise::add, map.function(Pointwise::log, sum(powers)), finite);
+      break;
+    }
     default: return std::nullopt;
   }
   MapView to{.array = 0, .dtype = p.output().format.dtype, .strides = MapAxes(map.extents.size())};
@@ -199,7 +216,7 @@ std::optional<MapProblem> map_of(const ReduceProblem& problem, const Preparation
 
 std::vector<MapProblem> maps_of(const ConcatProblem& problem, const Preparation& p) {
   std::vector<MapProblem> result;
-  if (is_empty(p) || p.has_codes() || size_of(p.output().format.dtype) == 8) return result;
+  if (has_no_arrays(p) || p.has_codes() || size_of(p.output().format.dtype) == 8) return result;
   const MapView whole = as_it_is(p.output(), 0);
   const auto dim = static_cast<std::size_t>(problem.dim);
   std::int64_t first = 0;

@@ -12,7 +12,7 @@ namespace lamina {
 using namespace map_parts;
 
 std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || p.has_slices() || p.has_strides() || !has_activations(p)) return std::nullopt;
+  if (has_no_arrays(p) || p.has_slices() || p.has_strides() || !has_activations_or_codes(p)) return std::nullopt;
   const bool images = p.input().format.layout == Layout::nhwc;
   if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc || p.inputs.size() != 1 ||
                    !problem.epilogue.is_residual()
@@ -24,7 +24,7 @@ std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& 
                      of_one = std::max<std::int64_t>(problem.length / problem.inner, 1);
   if (problem.length % problem.inner != 0 || problem.channels % of_one != 0) return std::nullopt;
   const std::int64_t groups = problem.channels / of_one, all = problem.channels * problem.inner;
-  if (count % all != 0) return std::nullopt;
+  if (all == 0 || count % all != 0) return std::nullopt;
   MapProblem map{.extents = {count / all, groups, of_one, problem.inner}, .reduced = 0b1100};
   const MapAxes rows = {all, problem.length, problem.inner, 1}, last = {all, of_one, 1, problem.channels};
   const auto view = [&](const View& of, int array) {
@@ -36,7 +36,7 @@ std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& 
         {.array = static_cast<int>(p.inputs.size() + map.parameters.size()) - 1, .strides = {0, of_one, 1, 0}});
   };
   const auto f = [&](Pointwise function, int a, int b = -1) { return map.function(function, a, b); };
-  const int x = map.load(view(p.input(), 0)), length = map.number(static_cast<double>(problem.length)),
+  const int x = load(map, view(p.input(), 0), p.input()), length = map.number(static_cast<double>(problem.length)),
             eps = map.number(problem.eps);
   const auto mean = [&](int of) { return f(Pointwise::div, map.reduce(MapReduction::sum, of), length); };
   int y = x;
@@ -58,14 +58,16 @@ std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& 
   }
   if (problem.scale.defined()) y = f(Pointwise::mul, y, parameter(problem.scale));
   if (problem.shift.defined()) y = f(Pointwise::add, y, parameter(problem.shift));
-  y = chained(map, problem.epilogue.chain, y,
-              [&](int input) { return map.load(view(p.inputs[static_cast<std::size_t>(input)], input)); });
-  map.store(y, view(p.output(), 0));
+  y = chained(map, problem.epilogue.chain, y, [&](int input) {
+    const View& added = p.inputs[static_cast<std::size_t>(input)];
+    return load(map, view(added, input), added);
+  });
+  store(map, y, view(p.output(), 0), p.output());
   return map;
 }
 
 std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 ||
+  if (has_no_arrays(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 ||
       p.input().shape != p.output().shape)
     return std::nullopt;
   MapProblem map{.extents = axes_of(p.output().shape), .reduced = 1u << problem.dim};
@@ -81,7 +83,7 @@ std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparatio
 }
 
 std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& p) {
-  if (is_empty(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || p.input().shape.rank() != 4)
+  if (has_no_arrays(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || p.input().shape.rank() != 4)
     return std::nullopt;
   PoolGeometry g = problem.geometry;
   if (problem.kind == PoolKind::adaptive) {
@@ -122,8 +124,8 @@ namespace {
 
 /// Whether a product of few channels is of the numbers, and in the layouts, of which a Map multiplies it.
 bool is_map_of_floats(const Epilogue& epilogue, const EightBitWeights& eight, const Preparation& p) {
-  return !eight.defined() && !epilogue.pool && !is_empty(p) && !p.has_codes() && has_activations(p) &&
-         p.input().format.dtype == storage_type(p.precision) &&
+  return !eight.defined() && !epilogue.pool && !has_no_arrays(p) && p.output().shape.numel() > 0 && !p.has_codes() &&
+         has_activations(p) && p.input().format.dtype == storage_type(p.precision) &&
          p.input().format.layout == p.output().format.layout;  // it is not to turn what nobody wants turned
 }
 

@@ -6,10 +6,12 @@
 
 namespace lamina::detail {
 
-/// Whether the operands are as a NormProblem wants them: floats, row-major, without gaps, in whole rows, scale and
-/// shift for every channel. What is added lies as the result does.
+/// Whether the operands are as a NormProblem wants them: floats or codes, row-major, without gaps, in whole rows, scale
+/// and shift for every channel. What is added lies as the result does.
 inline bool is_normalisable(const NormProblem& problem, const Preparation& p) {
-  const auto plain = [](const View& view) { return view.format.layout == Layout::nchw && is_float(view.format.dtype); };
+  const auto plain = [](const View& view) {
+    return view.format.layout == Layout::nchw && (is_float(view.format.dtype) || is_code(view));
+  };
   const auto fits = [&](const Tensor& tensor) {
     return !tensor.defined() || (tensor.numel() == problem.channels && tensor.dtype() == DType::f32);
   };

@@ -112,21 +112,25 @@ struct MapRun {
 /// Relative to 1 and the value: what roundings on the way, and the last one, come to.
 inline double tolerance_of(DType dtype) { return dtype == DType::bf16 ? 1e-2 : dtype == DType::f16 ? 1.3e-3 : 5e-6; }
 
+/// The results of one are the other's.
+inline void expect_same(const MapRun& got, const MapRun& want, const std::string& what) {
+  for (std::size_t i = 0; i < got.outputs.size(); ++i) {
+    const std::vector<double> a = got.outputs[i].doubles(), b = want.outputs[i].doubles();
+    for (std::size_t j = 0; j < a.size(); ++j) {
+      const bool same = a[j] == b[j] || (std::isnan(a[j]) && std::isnan(b[j]));
+      ASSERT_TRUE(same || std::abs(a[j] - b[j]) <= tolerance_of(got.outputs[i].dtype) * (1 + std::abs(b[j])))
+          << what << ": element " << j << " of output " << i << " is " << a[j] << ", expected " << b[j];
+    }
+  }
+}
+
 /// The emulated kernel's results are the plain loops'.
 inline void expect_right(const MapProblem& problem, int architecture, const std::string& what, std::int64_t guarded = 0,
                          unsigned seed = 1, int processors = 132) {
   MapRun want(problem, seed, guarded), got(problem, seed, guarded);
   want.plainly();
   ASSERT_NO_THROW(got.emulated(architecture, processors, seed % 2 == 0)) << what;
-  for (std::size_t i = 0; i < got.outputs.size(); ++i) {
-    const std::vector<double> a = got.outputs[i].doubles(), b = want.outputs[i].doubles();
-    for (std::size_t j = 0; j < a.size(); ++j) {
-      const bool same = a[j] == b[j] || (std::isnan(a[j]) && std::isnan(b[j]));
-      ASSERT_TRUE(same || std::abs(a[j] - b[j]) <= tolerance_of(got.outputs[i].dtype) * (1 + std::abs(b[j])))
-          << what << " for " << architecture << ": element " << j << " of output " << i << " is " << a[j]
-          << ", expected " << b[j];
-    }
-  }
+  expect_same(got, want, what + " for " + std::to_string(architecture));
 }
 
 }  // namespace lamina::test

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "cuda/map/map_data.h"
+#include "lamina/kernel/map/stages.h"
 
 namespace lamina::test {
 namespace {
@@ -117,6 +118,43 @@ TEST(Map, RandomOnesByTheEmulator) {
     expect_right(map, seed % 3 == 0 ? 75 : 90, "map " + std::to_string(seed), 0, seed, seed % 2 == 0 ? 1 : 132);
     if (HasFatalFailure()) return;
   }
+}
+
+/// Computes a Map by its stages, one after the other, with the plain loops; how many there were.
+std::size_t run_in_stages(MapRun& run) {
+  const MapStages stages = stages_of(run.map, static_cast<int>(run.inputs.size()));
+  std::vector<std::vector<std::byte>> between;
+  std::vector<const void*> from;
+  for (const auto& input : run.inputs) from.push_back(input.bytes.data());
+  for (const std::int64_t elements : stages.elements) {
+    from.push_back(between.emplace_back(static_cast<std::size_t>(elements) * size_of(run.map.compute)).data());
+  }
+  for (std::size_t i = 0; i < stages.maps.size(); ++i) {
+    validate(stages.maps[i]);
+    std::vector<void*> to;
+    if (i < between.size()) to.push_back(between[i].data());
+    for (auto& output : run.outputs) {
+      if (i < between.size()) break;
+      output.set(std::vector<double>(static_cast<std::size_t>(output.count))), to.push_back(output.bytes.data());
+    }
+    cpu::evaluate(stages.maps[i], from, to);
+  }
+  EXPECT_TRUE(between.empty() || stages.maps.back().reduced == 0);
+  return stages.maps.size();
+}
+
+TEST(Map, RandomOnesInStages) {
+  int longer = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    const MapProblem map = Drawing(seed).map();
+    if (map.reduced == 0) continue;
+    MapRun want(map, seed), got(map, seed);
+    want.plainly();
+    longer += run_in_stages(got) > 2 ? 1 : 0;
+    expect_same(got, want, "map " + std::to_string(seed));
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(longer, 10);
 }
 
 }  // namespace

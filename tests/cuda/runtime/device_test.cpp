@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "lamina/base/error.h"
-#include "lamina/cuda/array/array.h"
 #include "lamina/cuda/runtime/buffer.h"
 #include "lamina/cuda/runtime/constant.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/stream.h"
 #include "lamina/kernel/device_description.h"
+#include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/tensor.h"
 
@@ -33,7 +33,8 @@ void relu(DType dtype, const void* x, void* y, std::size_t count, cuda::Stream s
   Tensor output = Tensor::borrow(y, {n}, dtype, Device::cuda());
   const View view = {.shape = {n}, .format = {dtype}};
   const Preparation preparation = {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = describe(Device::cuda())};
-  const auto relu = cuda::prepare_broadcast({.chain = {{Pointwise::relu}}}, preparation);
+  const PointwiseProblem problem = {.chain = {{Pointwise::relu}}};
+  const auto relu = choose(problem, preparation).prepare(problem, preparation);
   relu->run({&input, 1}, {&output, 1}, {.stream = stream});
 }
 

@@ -1,19 +1,16 @@
-// Reductions. A block is a rectangle of threads: x goes with the outputs or, where neighbours in memory are summed up,
-// with the elements of one; the threads that share an output meet in shared memory (at most 16 KB), in the same order
-// every time.
+// The places of the largest and of the least. A block is a rectangle of threads: x goes with the outputs or, where
+// neighbours in memory are compared, with the elements of one; the threads that share an output meet in shared memory
+// (at most 16 KB), in the same order every time.
 //
 //   rows     1 to 32 neighbours of a warp own an output, or a whole block where each has many elements
 //   columns  256 to 32 outputs, neighbours in memory, to a block; of its 1 to 32 rows each takes every so many-th
 //   element
 //
-// What is large, and no place is asked of, is a Map.
-//
-// Sums of floats are Kahan's: what an addition rounds away is carried to the next. Preconditions: none.
+// Other reductions are Maps. Preconditions: none.
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/array/any_element.cuh"
 #include "lamina/cuda/array/array.h"
-#include "lamina/cuda/array/reduce_states.cuh"
 #include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/reduce_plan.h"
@@ -27,6 +24,32 @@ using detail::ReducePlan;
 constexpr int warp = 32;
 constexpr int max_threads = 1024;
 
+struct Settings {
+  Reduction kind;
+  bool last;  ///< of equals it is found
+};
+
+template <class T>
+__device__ inline bool is_number(T v) {
+  return v == v;
+}
+
+/// The place of the largest or the least that a thread has seen; NaN is more than either.
+template <class T>
+struct Place {
+  T value = T{};
+  std::int64_t place = -1;  ///< none yet
+
+  __device__ void join(Settings s, const Place& other) {
+    if (other.place < 0) return;
+    const bool equal = value == other.value || (!is_number(value) && !is_number(other.value));
+    const bool more = !is_number(other.value) ||
+                      (is_number(value) && (s.kind == Reduction::arg_max ? other.value > value : other.value < value));
+    const bool nearer = s.last ? other.place > place : other.place < place;
+    if (place < 0 || (equal ? nearer : more)) *this = other;
+  }
+};
+
 struct Walks {
   StridedAxes kept, reduced;
   std::int64_t outputs, extent;
@@ -37,11 +60,11 @@ struct Walks {
 
 /// `along_x`: x counts the threads that share an output, y the outputs of a block; otherwise the other way round. Those
 /// that share one are a power of two.
-template <class T, class State>
+template <class T>
 __global__ void __launch_bounds__(max_threads)
-    reduce_kernel(const __grid_constant__ Walks w, const __grid_constant__ Settings<T> settings, bool along_x) {
+    places_kernel(const __grid_constant__ Walks w, const Settings settings, bool along_x) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto* const states = reinterpret_cast<State*>(memory);  // [elements' threads][outputs' threads]
+  auto* const places = reinterpret_cast<Place<T>*>(memory);  // [elements' threads][outputs' threads]
   let_successor_start();
   wait_for_predecessor();
   const int mine = along_x ? static_cast<int>(threadIdx.x) : static_cast<int>(threadIdx.y);
@@ -51,34 +74,33 @@ __global__ void __launch_bounds__(max_threads)
   const std::int64_t groups = (w.outputs + columns - 1) / columns;
   for (std::int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
     const std::int64_t output = group * columns + column;
-    State state(settings);
+    Place<T> found;
     if (output < w.outputs) {
       const std::int64_t base = w.kept.offset(output);
       for (std::int64_t i = mine; i < w.extent; i += sharers) {
         T x[1];
         load<1>(w.from, w.input, base + w.reduced.offset(i), x);
-        state.add(settings, x[0], i);
+        found.join(settings, {x[0], i});
       }
     }
-    states[mine * columns + column] = state;
+    places[mine * columns + column] = found;
     __syncthreads();
     for (int distance = sharers / 2; distance > 0; distance /= 2) {
       if (mine < distance) {
-        states[mine * columns + column].join(settings, states[(mine + distance) * columns + column]);
+        places[mine * columns + column].join(settings, places[(mine + distance) * columns + column]);
       }
       __syncthreads();
     }
     if (mine == 0 && output < w.outputs) {
-      const auto result = states[column].result(settings, w.extent);
-      const std::remove_const_t<decltype(result)> results[1] = {result};
-      store<1>(w.to, results, w.output, output);
+      const std::int64_t result[1] = {places[column].place < 0 ? 0 : places[column].place};
+      store<1>(w.to, result, w.output, output);
     }
-    __syncthreads();  // before the next group's states are written
+    __syncthreads();  // before the next group's are written
   }
 }
 
-template <class T, class State>
-void launch(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output, Stream stream) {
+template <class T>
+void launch(Settings settings, const ReducePlan& plan, const Tensor& input, Tensor& output, Stream stream) {
   const Walks walks = {.kept = StridedAxes(plan.kept, 0),
                        .reduced = StridedAxes(plan.reduced, 0),
                        .outputs = plan.outputs,
@@ -87,7 +109,6 @@ void launch(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& 
                        .output = output.raw(),
                        .from = input.dtype(),
                        .to = output.dtype()};
-  const Settings<T> settings = {problem.kind, problem.last, identity_of<T>(problem.kind, input.dtype())};
   const bool columns = plan.kept.back().strides[0] == 1 && plan.reduced.back().strides[0] != 1 && plan.extent > 1;
   // Few elements need few threads: a fourth of them, and no more than there are.
   unsigned sharers = 1;
@@ -96,31 +117,27 @@ void launch(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& 
   if (columns && plan.extent >= 256) block = dim3(warp, warp);
   if (!columns && plan.extent > 512) block = dim3(plan.extent > 8192 ? max_threads : 256, 1);
   const std::int64_t each = columns ? block.x : block.y;  // outputs of a block
-  launch_kernel(reduce_kernel<T, State>,
+  launch_kernel(places_kernel<T>,
                 {.grid = dim3(grid_for(detail::ceil_div(plan.outputs, each), 1)),
                  .block = block,
-                 .shared_bytes = sizeof(State) * block.x * block.y},
+                 .shared_bytes = sizeof(Place<T>) * block.x * block.y},
                 stream, walks, settings, !columns);
-}
-
-template <class T>
-void start(const ReduceProblem& problem, const ReducePlan& plan, const Tensor& input, Tensor& output, Stream stream) {
-  if (detail::finds_place(problem.kind)) return launch<T, Place<T>>(problem, plan, input, output, stream);
-  if constexpr (std::is_floating_point_v<T>) {
-    if (problem.kind == Reduction::log_sum_exp) return launch<T, LogSumExp<T>>(problem, plan, input, output, stream);
-  }
-  launch<T, Fold<T>>(problem, plan, input, output, stream);
 }
 
 }  // namespace
 
-std::unique_ptr<Operator> prepare_reduce(const ReduceProblem& problem, const Preparation& p) {
+bool takes_places(const ReduceProblem& problem, const Preparation& p) {
+  return detail::finds_place(problem.kind) && detail::is_reducible(problem, p);
+}
+
+std::unique_ptr<Operator> prepare_places(const ReduceProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
   const DType compute = is_activation(dtype) ? DType::f32 : detail::reduction_type(problem.kind, dtype);
   return make_on_device(
       index(p), "threads that meet",
-      [=, plan = detail::reduce_plan(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-        const auto run = [&]<class T>(T) { start<T>(problem, plan, inputs[0], outputs[0], execution.stream); };
+      [settings = Settings{problem.kind, problem.last}, compute, plan = detail::reduce_plan(problem, p)](
+          Inputs inputs, Outputs outputs, const Execution& execution) {
+        const auto run = [&]<class T>(T) { launch<T>(settings, plan, inputs[0], outputs[0], execution.stream); };
         switch (compute) {
           case DType::f64: return run(double{});
           case DType::i64: return run(std::int64_t{});
