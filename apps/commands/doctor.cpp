@@ -7,7 +7,6 @@
 #include "json_output.h"
 #include "lamina/base/text_table.h"
 #include "lamina/base/thread_pool.h"
-#include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
 

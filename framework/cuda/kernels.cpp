@@ -3,8 +3,8 @@
 
 #include "lamina/cuda/eight_bits/kernels.h"
 #include "lamina/cuda/kernels.h"
-#include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/map/map.h"
+#include "lamina/cuda/runtime/device.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/tensor/constants.h"

@@ -1,6 +1,6 @@
-// Pooling in three forms, shared memory only in the last. The limit is memory: each input is fetched from it about once,
-// the overlaps of windows come from cache; in a small batch it is the way to memory and back, which a thread takes once:
-// it asks for all cells of a window of up to 3x3 before it looks at one.
+// Pooling in three forms, shared memory only in the last. The limit is memory: each input is fetched from it about
+// once, the overlaps of windows come from cache; in a small batch it is the way to memory and back, which a thread
+// takes once: it asks for all cells of a window of up to 3x3 before it looks at one.
 //
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,

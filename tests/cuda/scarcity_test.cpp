@@ -54,7 +54,8 @@ cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned 
 cudaError_t __real_cudaGraphExecDestroy(cudaGraphExec_t);
 
 cudaError_t __wrap_cudaMalloc(void** p, std::size_t n) { return give(__real_cudaMalloc, p, n); }
-cudaError_t __wrap_cudaFree(void* p) { return take_back(__real_cudaFree, p); }
+/// Of nothing: a call that wants the device's context.
+cudaError_t __wrap_cudaFree(void* p) { return p == nullptr ? __real_cudaFree(p) : take_back(__real_cudaFree, p); }
 cudaError_t __wrap_cudaMallocHost(void** p, std::size_t n) { return give(__real_cudaMallocHost, p, n); }
 cudaError_t __wrap_cudaFreeHost(void* p) { return take_back(__real_cudaFreeHost, p); }
 cudaError_t __wrap_cudaStreamCreateWithFlags(cudaStream_t* s, unsigned f) {

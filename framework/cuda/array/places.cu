@@ -9,10 +9,10 @@
 // Other reductions are Maps. Preconditions: none.
 
 #include "lamina/base/math.h"
-#include "lamina/cuda/array/any_element.cuh"
+#include "lamina/cuda/any_element.cuh"
 #include "lamina/cuda/array/array.h"
-#include "lamina/cuda/array/walk.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
+#include "lamina/cuda/walk.cuh"
 #include "lamina/kernel/rules/reduce_plan.h"
 
 namespace lamina::cuda {

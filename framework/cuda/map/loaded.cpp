@@ -14,6 +14,7 @@
 #include "lamina/base/error.h"
 #include "lamina/cuda/map/ptx_text.h"
 #include "lamina/cuda/runtime/check.h"
+#include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/driver_function.h"
 #include "lamina/tensor/device_memory.h"
 

@@ -6,9 +6,6 @@
 
 namespace lamina::cuda {
 
-/// Whether the driver of the device makes kernels of text; some may not, or lack the library for it. In a dry run: yes.
-bool driver_compiles(int device);
-
 /// A kernel that the driver makes of a module's text, in a thread of its own, as long as processors are free. Those of
 /// equal texts are one for all devices of an architecture, compiled once in a process and loaded by each device at its
 /// first launch; it is freed with the last that holds it.

@@ -11,6 +11,7 @@
 #include "lamina/cuda/map/generate.h"
 #include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/map/ptx_text.h"
+#include "lamina/cuda/runtime/device.h"
 #include "lamina/kernel/map/stages.h"
 
 namespace lamina::cuda {

@@ -34,6 +34,9 @@ BackendInfo backend_info();
 /// Throws Error if this host has no such device.
 DeviceInfo device_info(int index);
 
+/// Whether the driver of the device makes kernels of text; some may not, or lack the library for it. In a dry run: yes.
+bool driver_compiles(int index);
+
 /// Bytes that the device has free now. Throws Error if this host has no such device.
 std::size_t free_memory(int index);
 

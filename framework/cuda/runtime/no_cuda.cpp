@@ -2,7 +2,6 @@
 // What can only be reached with a device in hand fails as requiring one does.
 
 #include "lamina/base/error.h"
-#include "lamina/cuda/map/loaded.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/cuda/runtime/peak.h"
 #include "lamina/cuda/runtime/stream.h"

@@ -1,5 +1,6 @@
 // Norms, softmax, pooling and products of a few channels as Maps.
 
+#include <algorithm>
 #include <limits>
 
 #include "lamina/kernel/map/compose.h"
@@ -19,21 +20,24 @@ std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& 
              : !detail::is_normalisable(problem, p)) {
     return std::nullopt;
   }
-  // [rows, groups, channels of one, inner]
-  const std::int64_t count = p.input().shape.numel(),
-                     of_one = std::max<std::int64_t>(problem.length / problem.inner, 1);
-  if (problem.length % problem.inner != 0 || problem.channels % of_one != 0) return std::nullopt;
-  const std::int64_t groups = problem.channels / of_one, all = problem.channels * problem.inner;
-  if (all == 0 || count % all != 0) return std::nullopt;
-  MapProblem map{.extents = {count / all, groups, of_one, problem.inner}, .reduced = 0b1100};
-  const MapAxes rows = {all, problem.length, problem.inner, 1}, last = {all, of_one, 1, problem.channels};
+  const std::int64_t count = p.input().shape.numel();
+  std::int64_t inner = problem.inner, channels = problem.channels;
+  if (images) inner = p.input().shape[2] * p.input().shape[3], channels = p.input().shape[1];
+  if (inner == 0 || problem.length == 0 || problem.length % inner != 0) return std::nullopt;
+  // [rows, groups, repeats, channels of one, inner]: a row is one group of the channels, or has all of them repeatedly.
+  const std::int64_t lines = problem.length / inner, of_one = std::min(lines, channels);
+  if (lines % of_one != 0 || channels % of_one != 0) return std::nullopt;
+  const std::int64_t groups = channels / of_one, all = groups * problem.length;
+  if (count % all != 0) return std::nullopt;
+  MapProblem map{.extents = {count / all, groups, lines / of_one, of_one, inner}, .reduced = 0b11100};
+  const MapAxes rows = {all, problem.length, of_one * inner, inner, 1}, last = {all, of_one, 0, 1, channels};
   const auto view = [&](const View& of, int array) {
     return MapView{.array = array, .dtype = of.format.dtype, .strides = images ? last : rows};
   };
   const auto parameter = [&](const Tensor& values) {
     map.parameters.push_back(values);
     return map.load(
-        {.array = static_cast<int>(p.inputs.size() + map.parameters.size()) - 1, .strides = {0, of_one, 1, 0}});
+        {.array = static_cast<int>(p.inputs.size() + map.parameters.size()) - 1, .strides = {0, of_one, 0, 1, 0}});
   };
   const auto f = [&](Pointwise function, int a, int b = -1) { return map.function(function, a, b); };
   const int x = load(map, view(p.input(), 0), p.input()), length = map.number(static_cast<double>(problem.length)),

@@ -57,12 +57,17 @@ void expect_is_map(const Problem& problem, const std::vector<Tensor>& inputs, co
 TEST(MapOf, Reductions) {
   const Tensor x = draw_floats({2, 12, 5, 7}, 1);
   for (const Reduction kind : {Reduction::sum, Reduction::mean, Reduction::max, Reduction::min, Reduction::l1,
-                               Reduction::l2, Reduction::sum_square}) {
+                               Reduction::l2, Reduction::sum_square, Reduction::log_sum_exp}) {
     expect_is_map(ReduceProblem{.kind = kind, .dims = 0b1100}, {x}, {2, 12, 1, 1});
     expect_is_map(ReduceProblem{.kind = kind, .dims = 0b0010}, {x}, {2, 5, 7});
     expect_is_map(ReduceProblem{.kind = kind, .dims = 0b1111}, {x}, {1, 1, 1, 1});
   }
-  expect_is_map(ReduceProblem{.kind = Reduction::sum, .dims = 0b10}, {draw_whole({3, 40}, 2, -9, 9)}, {3}, DType::i64);
+  for (const Reduction kind : {Reduction::sum, Reduction::mean}) {  // which is rounded towards 0
+    expect_is_map(ReduceProblem{.kind = kind, .dims = 0b10}, {draw_whole({3, 40}, 2, -9, 9)}, {3}, DType::i64);
+  }
+  for (const Reduction kind : {Reduction::sum, Reduction::prod, Reduction::l2}) {
+    expect_is_map(ReduceProblem{.kind = kind, .dims = 0b10}, {Tensor({3, 0})}, {3});
+  }
 }
 
 TEST(MapOf, NormsAndSoftmax) {
@@ -77,6 +82,8 @@ TEST(MapOf, NormsAndSoftmax) {
       NormProblem{
           .length = 48, .channels = 48, .scale = draw_floats({48}, 7), .epilogue = {.chain = {{Pointwise::relu}}}},
       {rows}, rows.shape());
+  expect_is_map(NormProblem{.length = 48}, {rows}, rows.shape());
+  expect_is_map(NormProblem{.length = 48, .channels = 8, .shift = draw_floats({8}, 8)}, {rows}, rows.shape());
   for (const SoftmaxKind kind : {SoftmaxKind::softmax, SoftmaxKind::log_softmax}) {
     for (int dim = 0; dim < 4; ++dim) expect_is_map(SoftmaxProblem{.dim = dim, .kind = kind}, {x}, x.shape());
   }

@@ -26,16 +26,22 @@ class CudaBackend : public testing::Test {
   }
 };
 
-/// y[i] = max(x[i], 0) on device 0.
-void relu(DType dtype, const void* x, void* y, std::size_t count, cuda::Stream stream) {
+/// Of so many elements, at addresses that are multiples of `alignment`, on device 0.
+std::unique_ptr<Operator> relu_of(DType dtype, std::size_t count, std::size_t alignment) {
+  const View view = {.shape = {static_cast<std::int64_t>(count)}, .format = {dtype}, .alignment = alignment};
+  const Preparation preparation = {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = describe(Device::cuda())};
+  const PointwiseProblem problem = {.chain = {{Pointwise::relu}}};
+  std::unique_ptr<Operator> op = choose(problem, preparation).prepare(problem, preparation);
+  op->wait();
+  return op;
+}
+
+/// y[i] = max(x[i], 0).
+void relu(const Operator& op, DType dtype, const void* x, void* y, std::size_t count, cuda::Stream stream) {
   const auto n = static_cast<std::int64_t>(count);
   const Tensor input = Tensor::borrow(const_cast<void*>(x), {n}, dtype, Device::cuda());
   Tensor output = Tensor::borrow(y, {n}, dtype, Device::cuda());
-  const View view = {.shape = {n}, .format = {dtype}};
-  const Preparation preparation = {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = describe(Device::cuda())};
-  const PointwiseProblem problem = {.chain = {{Pointwise::relu}}};
-  const auto relu = choose(problem, preparation).prepare(problem, preparation);
-  relu->run({&input, 1}, {&output, 1}, {.stream = stream});
+  op.run({&input, 1}, {&output, 1}, {.stream = stream});
 }
 
 /// The message of the Error that `action` throws, or nothing.
@@ -145,7 +151,9 @@ TEST_F(CudaBackend, CapturedWorkRunsWhenLaunched) {
   const cuda::Buffer output(0, count * sizeof(float));
   const cuda::OwnedStream stream(0);
   cuda::fill_bytes(0, output.data(), 0xff, output.bytes(), stream.get());
-  const cuda::CapturedGraph graph(0, [&](cuda::Stream s) { relu(DType::f32, input.data(), output.data(), count, s); });
+  const auto op = relu_of(DType::f32, count, 16);
+  const cuda::CapturedGraph graph(
+      0, [&](cuda::Stream s) { relu(*op, DType::f32, input.data(), output.data(), count, s); });
   cuda::synchronize(0, stream.get());
   std::vector<float> result(count);
   detail::copy_bytes(result.data(), Device::cpu(), output.data(), Device::cuda(), output.bytes());
@@ -185,7 +193,8 @@ void check_relu(std::size_t count, std::size_t offset, bool in_place) {
   Tensor target = in_place ? source : input.to(Device::cuda());
   const T* from = static_cast<const T*>(source.raw()) + offset;
   T* to = static_cast<T*>(target.raw()) + offset;
-  relu(dtype_of<T>, from, to, count, nullptr);
+  const auto op = relu_of(dtype_of<T>, count, offset == 0 ? 16 : sizeof(T));
+  relu(*op, dtype_of<T>, from, to, count, nullptr);
   const Tensor result = target.to(Device::cpu()).to(DType::f32);
   const Tensor before = input.to(DType::f32);
   for (std::size_t i = 0; i < count + offset + guard; ++i) {
