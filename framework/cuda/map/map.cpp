@@ -111,6 +111,7 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
   const auto converts = [&](const MapView& view) { return Elements::converts(view.dtype, map.compute); };
   std::size_t pointers = p.inputs.size() + map.parameters.size() + p.outputs.size() + 2;
   for (const MapView& view : map.loads) pointers += view.tables.size();
+  for (const MapNode& node : map.nodes) pointers += node.kind == MapNode::Kind::reduce ? 1 : 0;  // an array of a launch
   return pointers <= most_pointers && std::all_of(map.loads.begin(), map.loads.end(), converts) &&
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }

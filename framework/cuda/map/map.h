@@ -45,11 +45,11 @@ std::unique_ptr<Operator> prepare_as_plain_map(const Problem& problem, const Pre
   return prepare_plain_map(*map_of(problem, preparation), preparation);
 }
 
+template <class Problem, class... Others>
+inline constexpr bool is_one_of = (std::is_same_v<Problem, Others> || ...);
 template <class Problem>
-inline constexpr unsigned map_reads = reads::slices | reads::strides | reads::chain | reads::operands |
-                                      (std::is_same_v<Problem, MoveProblem> ||
-                                               std::is_same_v<Problem, PointwiseProblem> ||
-                                               std::is_same_v<Problem, ConversionProblem>
+inline constexpr Features map_reads = reads::slices | reads::strides | reads::chain | reads::operands |
+                                      (is_one_of<Problem, MoveProblem, PointwiseProblem, ConversionProblem, NormProblem>
                                            ? reads::codes
                                            : 0);
 

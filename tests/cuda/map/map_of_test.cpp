@@ -89,6 +89,37 @@ TEST(MapOf, NormsAndSoftmax) {
   }
 }
 
+/// Codes in and out: what those of a norm in floats are, but for one where a number lies between two.
+TEST(MapOf, NormsOfCodes) {
+  const Shape shape = {9, 48};
+  const Quantization from = {.scale = 0.05f, .zero_point = 120}, to = {.scale = 0.03f, .zero_point = -3};
+  const Tensor codes = draw_whole(shape, 3, 0, 255).to(DType::u8);
+  Tensor x(shape);
+  for (std::size_t i = 0; i < 9 * 48; ++i) {
+    x.values<float>()[i] = (static_cast<float>(codes.values<std::uint8_t>()[i]) - 120) * from.scale;
+  }
+  const NormProblem problem = {
+      .length = 48, .channels = 48, .scale = draw_floats({48}, 7), .shift = draw_floats({48}, 8)};
+  const Tensor want = run_problem(problem, {x}, shape, DType::f32, Device::cpu());
+  const View input = {.shape = shape, .format = {DType::u8}, .quantization = from},
+             output = {.shape = shape, .format = {DType::i8}, .quantization = to};
+  const auto of = map_of(problem, {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu())});
+  ASSERT_TRUE(of);
+  for (const int architecture : {0, 75, 90}) {
+    MapRun run(*of);
+    const Tensor* arrays[] = {&codes, &of->parameters[0], &of->parameters[1]};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto* bytes = static_cast<const std::byte*>(arrays[i]->raw());
+      run.inputs[i] = {arrays[i]->dtype(), arrays[i]->numel(), {bytes, bytes + arrays[i]->bytes()}};
+    }
+    architecture == 0 ? run.plainly() : run.emulated(architecture);
+    const std::vector<double> got = run.outputs[0].doubles(), numbers = doubles(want);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], std::clamp(std::rint(numbers[i] / 0.03f) - 3, -128.0, 127.0), 1) << i << ", " << architecture;
+    }
+  }
+}
+
 TEST(MapOf, FunctionsAndMoves) {
   const Tensor x = draw_floats({2, 12, 5, 7}, 8), gate = draw_floats({2, 12, 1, 1}, 9), scale = draw_floats({12}, 10),
                shift = draw_floats({12}, 11);
