@@ -19,6 +19,7 @@ auto with_compute(DType compute, F&& f) {
   }
 }
 
+/// Of a simplified Map: its kept axes stand first, as those of PlainMap do.
 template <class T>
 std::unique_ptr<Operator> prepare_as(const MapProblem& map, const Preparation& p) {
   Constants constants(index(p));
@@ -33,15 +34,6 @@ std::unique_ptr<Operator> prepare_as(const MapProblem& map, const Preparation& p
   };
   add_axes(plain.kept, plain.kept_count, kept);
   add_axes(plain.reduced, plain.reduced_count, reduced);
-  const auto in_order = [&](const MapAxes& strides) {
-    MapAxes result;
-    for (const bool reduces : {false, true}) {
-      for (std::size_t a = 0; a < strides.size(); ++a) {
-        if (map.reduces(a) == reduces) result.push_back(strides[a]);
-      }
-    }
-    return result;
-  };
   const int inputs = static_cast<int>(p.inputs.size() + map.parameters.size());
   for (const MapNode& node : map.nodes) {
     const auto from = [&](std::size_t k) {
@@ -59,7 +51,7 @@ std::unique_ptr<Operator> prepare_as(const MapProblem& map, const Preparation& p
   std::vector<PlainTable> tables;
   std::int64_t largest = -1;
   for (const MapView& view : map.loads) {
-    PlainArray<T> array = {PlainStep(in_order(view.strides), view.offset),
+    PlainArray<T> array = {PlainStep(view.strides, view.offset),
                            view.array,
                            view.dtype,
                            number_as<T>(view.fill),
@@ -67,20 +59,19 @@ std::unique_ptr<Operator> prepare_as(const MapProblem& map, const Preparation& p
                            0,
                            static_cast<int>(tables.size()),
                            0};
-    for (const auto& guard : view.guards)
-      guards.push_back({PlainStep(in_order(guard.strides), guard.offset), guard.extent});
+    for (const auto& guard : view.guards) guards.push_back({PlainStep(guard.strides, guard.offset), guard.extent});
     for (const auto& table : view.tables) {
-      tables.push_back({PlainStep(in_order(table.strides), table.offset), constants.add(*table.entries)});
+      tables.push_back({PlainStep(table.strides, table.offset), constants.add(*table.entries)});
     }
     array.guards_end = static_cast<int>(guards.size()), array.tables_end = static_cast<int>(tables.size());
     loads.push_back(array);
     const std::int64_t size = volume_of(map, view);
-    if (size > largest && !map.extents.empty()) largest = size, plain.rows = in_order(view.strides).back() == 1;
+    if (size > largest && !map.extents.empty()) largest = size, plain.rows = view.strides.back() == 1;
   }
   std::vector<PlainStore> stores;
   for (const auto& [node, view] : map.stores) {
     const bool each = stores_each(map, {node, view});
-    stores.push_back({PlainStep(in_order(view.strides), view.offset), inputs + view.array, node, view.dtype, each});
+    stores.push_back({PlainStep(view.strides, view.offset), inputs + view.array, node, view.dtype, each});
     plain.each = plain.each || each;
   }
   plain.store_count = static_cast<int>(stores.size());

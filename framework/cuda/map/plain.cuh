@@ -26,7 +26,6 @@ inline constexpr int plain_threads = 256;
 inline constexpr int most_nodes = 120, most_arrays = 40;
 
 /// A sum over a point's coordinates.
-
 struct PlainStep {
   std::int64_t strides[most_plain_axes] = {}, offset = 0;
 
