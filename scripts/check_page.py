@@ -77,6 +77,9 @@ def numbers(page):
     page.expect("state.place.row > state.kept.row + 20", "the window follows the pointer after a click too")
     browser.mouse("mouseMoved", *browser.run("(b => [b.left + 5, b.top + 5])($('link').getBoundingClientRect())"))
     page.expect("state.place.row === state.kept.row && state.place.column === state.kept.column && location.hash.includes(encodeURIComponent(`${state.kept.row},${state.kept.column}`))", "on the way to the buttons it returns")
+    browser.run(f"choose([...Array({count}).keys()].find(i => mapOf(i)[7] > 0)); goTo({{row: 0, column: 7}})")
+    page.expect("$('words').textContent.includes(', where the photograph ends.')", "the end of the photograph is a part of what fits")
+    browser.run(f"choose({filter})")
     browser.run("goTo({row: 33, column: 7}); document.activeElement.blur()")
     browser.key("ArrowRight")
     browser.key("ArrowUp")
@@ -231,7 +234,14 @@ def phones(page):
         page.number_is(PAGE / "coffee.jpg", filter, row, column)
         if width < 500:
             page.expect("$('found').querySelector('h2').getBoundingClientRect().bottom < innerHeight", "the class answer in view")
-        browser.run("document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
+        browser.run("$('play').scrollIntoView({block: 'center'}); $('play').click()")
+        page.expect("(([box, pair]) => box.top >= pair.bottom - 1 && box.bottom <= innerHeight + 1)(['explain', 'pair'].map(id => $(id).getBoundingClientRect()))",
+                    "step by step, the box is in view")
+        page.shoot(f"{width}-step-by-step")
+        browser.run("stopLesson(); document.querySelectorAll('#maps button')[30].scrollIntoView({block: 'center'})")
+        browser.run("document.querySelectorAll('#maps button')[30].click()")
+        page.expect("$('about').textContent.startsWith('Filter 30: ') && $('little').offsetHeight > 20 && $('little').toDataURL() === $('pattern').toDataURL()",
+                    "the filter that was tapped is beside its map")
         page.shoot(f"{width}-maps")
 
 

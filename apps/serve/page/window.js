@@ -94,11 +94,13 @@ function exactly(value) {
 
 const two = value => value.toFixed(Math.abs(value) >= 100 ? 0 : 2).replace(/^-(?=.*[1-9])/, "−").replace("-", "");
 
-function wordsFor(value, best) {
+// `edge`: a part of what fits is the end of the photograph, which is in no photograph.
+function wordsFor(value, best, edge) {
   const words = state.colours ? ["It fits very well here.", "It fits somewhat.", "It hardly fits.", "It does not fit here."]
     : ["It is very excited here.", "It is somewhat excited.", "It is hardly excited.", "It is silent here."];
   if (value < 0) return state.colours ? "The opposite of the pattern is here." : "It is held back here: below zero.";
-  return words[value >= 0.66 * best && value > 0 ? 0 : value >= 0.33 * best && value > 0 ? 1 : value > 0 ? 2 : 3];
+  const level = value >= 0.66 * best && value > 0 ? 0 : value >= 0.33 * best && value > 0 ? 1 : value > 0 ? 2 : 3;
+  return edge && level < 3 ? words[level].replace(".", ", where the photograph ends.") : words[level];
 }
 
 // Layers that are made of others without weights, of which the server names no window.
@@ -120,7 +122,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   const value = values[at], best = state.peaks[index].value;
   $("number").value = two(value);
   $("number").dataset.value = exactly(value);
-  $("words").textContent = wordsFor(value, best);
+  $("words").textContent = wordsFor(value, best, state.colours && (x < 0 || y < 0 || x + wide > 1 || y + high > 1));
   $("exact").textContent = `Exactly ${exactly(value)}: the marked cell of the map, row ${place.row}, column ${place.column}.`;
   const { made } = state.layer, explained = Boolean(made);
   if (made?.how === "sum" && !state.filters) return;  // on its way
@@ -219,8 +221,10 @@ function showText() {
     if (v > 0) ++some;
     if (v < 0) below = true;
   }
-  $("about").textContent = `${state.colours ? "Its map" : `Map ${index}`}: ${below ? "orange" : "bright"} where ${state.colours ? "the pattern fits" : "it is excited"} ` +
-    `(${Math.round(100 * some / values.length)} % of the ${h} × ${w} places)${below ? ", blue where it is below zero" : ""}`;
+  $("little").hidden = !state.colours;
+  if (state.colours) drawFilter($("little"), index, state.filters);
+  $("about").textContent = `${state.colours ? "Filter" : "Map"} ${index}: ${below ? "orange" : "bright"} where ${state.colours ? "the pattern fits" : "it is excited"} ` +
+    `(${Math.round(100 * some / values.length)} % of ${h} × ${w} places)${below ? ", blue where it is below zero" : ""}`;
   $("map").setAttribute("aria-label", `The map of ${name}`);
   if (state.colours || !state.layer.made) captions(["The window", `${size[0]} × ${size[1]} pixels of the photograph`], ["The pattern", name], ["Pixel times pixel", "orange: alike, blue: opposite"]);
   // The brightest places, none beside another.
@@ -256,6 +260,9 @@ function stopLesson() {
 function playLesson() {
   stopLesson();
   const [, h, w] = state.shape, pixels = state.colours ? state.filters.shape[2] * state.filters.shape[3] : 0;
+  const above = getComputedStyle($("pair")).position === "sticky" ? $("pair").offsetHeight : 0;  // which would cover it
+  $("explain").style.scrollMarginTop = above + "px";
+  $("explain").scrollIntoView({ block: "nearest" });
   const first = pixels ? 3200 : 0, pause = 1000, sweep = 3200, began = performance.now();
   $("play").textContent = "Stop";
   $("number").ariaLive = "off";
