@@ -106,7 +106,7 @@ class Detector:
         confidence: the score that a thing has to exceed. iou: how far boxes of a class may overlap, or with
         across_classes of any. classes: those wanted, by number or name. most: things of a photograph. upright turns it as
         its EXIF data say. stop: once another thread requests it, Stopped is raised; time: so many seconds after which that
-        happens, of each photograph. Ctrl-C ends it too.
+        happens, of each photograph, once it is read. Ctrl-C ends it too.
         """
         wanted = [self._number(kind) for kind in classes]
 

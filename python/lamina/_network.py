@@ -138,7 +138,8 @@ class Network:
         call, kept for others, and of whichever GPU x is on. Arrays with gaps, which a Plan refuses, are copied. Threads may
         call it at the same time. Numbers and lists become arrays, floats the input's floats, [N, H, W, C] becomes [N, C, H, W].
         Pixels uint8 [N, H, W, 3] or [N, 3, H, W] of the model's size are normalised as its `preprocess` says. An input whose value decides a shape, such as the size that a picture is resized to, is a
-        constant of the plan: one is kept for each value. `stop` and `time`, of seconds, end the run as they end that of a plan."""
+        constant of the plan: one is kept for each value. `stop` and `time`, of seconds, end the run as
+        they end that of a plan. The time counts the run alone: it does not end the compiling of a first call."""
         x, options = self._taken(x, options)
         with self.plan_for(x, options) as plan:
             if self._by_value:

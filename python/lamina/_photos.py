@@ -33,7 +33,7 @@ class Picture(Protocol):
 
 Photo = str | os.PathLike[str] | bytes | bytearray | memoryview | OpenFile | Picture | Pixels
 """Everything that takes a photograph takes each of these: a path, the bytes of a file, an open file, an image of Pillow,
-pixels uint8 [H, W, 3] or [3, H, W], grey, with alpha (which is left out), which may be an array of any library and on a GPU"""
+pixels uint8 [H, W, 3] or [3, H, W], grey, or with alpha, of any library and on a GPU too. What is transparent is laid on white"""
 SUFFIXES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tga", ".pgm", ".ppm", ".webp", ".heic", ".heif", ".avif", ".tif",
             ".tiff"}
 
@@ -185,7 +185,7 @@ def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Cl
         from tqdm.auto import tqdm
     except ImportError:
         for done, row in enumerate(rows, 1):
-            print(f"\r{done} of {total} photographs", end="" if done < total else "\n", flush=True)
+            print(f"\r{done} of {total} photograph{'s' * (total > 1)}", end="" if done < total else "\n", flush=True)
             yield row
         return
     yield from tqdm(rows, total=total, unit="photo")

