@@ -6,7 +6,7 @@
 
 Checked are: includes that go up; CUDA outside framework/cuda; third-party headers in headers; files over 300 lines and
 folders of more than 25 files; rooms with more code than their budget; comments that name a source which is not there;
-paths that exist on somebody's machine only.
+paths that exist on somebody's machine only; names of C++ in messages, for which C, Python or the command has no word.
 
     scripts/check-layout.py --budget      # what each room has of its budget
 """
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from layout import budgets
+from layout import budgets, words
 
 # The rooms: folders of framework/. A file may include its own room and rooms of lower levels.
 LEVELS = {"base": 0, "tensor": 1, "files": 2, "images": 2, "kernel": 2, "cpu": 3, "cuda": 3, "module": 4, "layers": 5, "ops": 6,
@@ -99,7 +99,7 @@ class Check:
         self.errors = []
         self.exceptions = [*large, *third_party, *includes]
         self.large, self.third_party, self.includes = large, third_party, includes
-        self.used = set()
+        self.used, self.texts = set(), {}
 
     def report(self, name, line, message):
         self.errors.append(f"{name}:{line}: {message}")
@@ -125,10 +125,12 @@ class Check:
                     self.report(name, len(lines), f"{len(lines)} lines, more than {MOST_LINES}")
             if name.endswith(SOURCE) and name.startswith(("framework/", "apps/", "tests/")):
                 self.source(name, lines)
+            self.texts[name] = data.decode(errors="replace")
             if name.endswith((*SOURCE, ".py")) and name.startswith(("framework/", "tests/")):
                 self.count(name, data.decode(errors="replace"))
         self.folders(files)
         self.budget()
+        self.errors += words.unsaid(self.texts)
         for key in self.exceptions:
             if key not in self.used:
                 what = " -> ".join(key) if isinstance(key, tuple) else key
@@ -262,6 +264,8 @@ def self_test():
         ("docs/address.md", f"https://example.com{here}page\n", 0),
         *((f"apps/many/{i}.cpp", "\n", 0) for i in range(MOST_FILES + 1)),
         ("tests/scripts/none.py", "# a room that no budget names\n", 0),
+        ("framework/plan/said.cpp", "// \"Plan::b\"\nfail(\"Plan::a, Plan::b\");\n", 2),
+        ("apps/complain.h", '{"Plan::a", "--a"}', 0),
         ("framework/pool/code.cpp", "/* none\n */\n\nint a;  // a comment\nconst char* b = \"/*\";\nint c;\n", 0),
     ]
     rooms = {"framework": 2000, "framework/pool": 2, "framework/kernel": 10, "framework/cuda": 9, "tests/cuda": 2}

@@ -54,7 +54,8 @@ class JsonCheck final : public nlohmann::json_sax<Json> {
   bool string(std::string&) override { return true; }
   bool binary(typename Json::binary_t&) override { return true; }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    fail(where_, ": not valid JSON: ", error.what());
+    const std::string_view words = error.what();  // behind "[json.exception.parse_error.101] "
+    fail(where_, ": not valid JSON: ", words.substr(words.find(' ') + 1));
   }
 
  private:

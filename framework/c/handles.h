@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -50,5 +53,26 @@ lamina_port port(const std::string& name, const Shape* shape, DType dtype);
 Tensor tensor_of(const lamina_tensor& given, const std::string& which);
 
 CompileOptions options_of(const lamina_compile_options* options);
+
+/// The caller's options, of which a later header may have more fields and an earlier one less: those until `least` at
+/// least. `type` goes into errors.
+template <class Options>
+Options known_fields(const Options* given, std::size_t least, std::string_view type) {
+  Options own = {};
+  if (given == nullptr) return own;
+  constexpr std::size_t most = 4096;  // a number that nobody set is likely more
+  if (given->size < least || given->size > most)
+    detail::fail("options.size: expected sizeof(", type, "), ", sizeof own, ", got ", given->size);
+  // What a later header appended has to be unset: it means nothing here.
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  const std::size_t known = std::min(given->size, sizeof own);
+  if (std::any_of(bytes + known, bytes + given->size, [](unsigned char byte) { return byte != 0; }))
+    detail::fail("options: set is what version ", LAMINA_C_VERSION, " of this library's interface does not know");
+  std::memcpy(&own, given, known);
+  return own;
+}
+
+/// The caller's pixels.
+ImageView view_of(const lamina_picture* picture);
 
 }  // namespace lamina::c

@@ -140,6 +140,51 @@ typedef struct lamina_scored {
   float score;
 } lamina_scored;
 
+/// A detector of the YOLO families or RT-DETR. Threads may share it. You may free the model before it.
+typedef struct lamina_detector lamina_detector;
+
+/// Every field except `size` may be 0: {.size = sizeof(lamina_detect_options), .confidence = 0.5}.
+typedef struct lamina_detect_options {
+  size_t size;             ///< sizeof(lamina_detect_options)
+  double confidence;       ///< the score that a thing has to exceed, to 1; 0: 0.25
+  double iou;              ///< how far boxes of a class may overlap, to 1; 0: 0.45
+  const int32_t* classes;  ///< the numbers of the classes wanted; none: all
+  size_t class_count;
+  int32_t across_classes;  ///< not 0: boxes of different classes may not overlap further either
+  int32_t most;            ///< things of a photograph; 0: 300
+  int32_t no_masks;        ///< not 0: no masks are made
+  int32_t reserved;        ///< 0
+} lamina_detect_options;
+
+/// A point of a skeleton.
+typedef struct lamina_keypoint {
+  float x, y, score;  ///< score: 1 where the model gives none
+} lamina_keypoint;
+
+/// A thing that was found, in pixels of the photograph from the upper left corner.
+typedef struct lamina_detection {
+  const char* name;  ///< of its class: "class 7" where the model does not say it
+  int32_t label;     ///< the number of its class
+  float score;
+  float box[4];                   ///< left, top, right, bottom
+  float corners[8];               ///< x and y of the four corners, around it: of a turned box, or of `box`
+  const lamina_keypoint* points;  ///< of a skeleton; none: NULL
+  size_t point_count;
+  /// Its pixels as lengths of runs, column by column: so many pixels are not the thing's, then so many are, and so on.
+  const uint32_t* mask;  ///< none: NULL
+  size_t mask_count;
+} lamina_detection;
+
+/// What was found in a photograph, best score first.
+typedef struct lamina_detections {
+  const lamina_detection* found;
+  size_t count;
+  int32_t width, height;  ///< of the photograph
+  int64_t candidates;     ///< boxes above the confidence
+  int64_t left_out;       ///< of them, those below the best 30,000, which were not looked at
+  double network_ms;      ///< milliseconds that the network took
+} lamina_detections;
+
 /// The versions of the library that runs: LAMINA_C_VERSION, and "0.2.0".
 LAMINA_C_API int32_t lamina_c_version(void);
 LAMINA_C_API const char* lamina_version(void);
@@ -223,6 +268,22 @@ LAMINA_C_API lamina_status lamina_model_top_classes(const lamina_model* model, c
                                                     lamina_scored* best, size_t count);
 /// The same for numbers that are logits.
 LAMINA_C_API lamina_status lamina_top_classes(const float* logits, size_t classes, lamina_scored* best, size_t count);
+
+/// Makes a detector. options: NULL for the defaults. side: the pixels of both sides of the input where the model leaves
+/// them open; 0: as the model's exporter noted, or 640. It is an error if the model is no detector. A build of the
+/// library without LAMINA_DETECT refuses every model.
+LAMINA_C_API lamina_status lamina_detector_create(const lamina_model* model, const lamina_compile_options* options,
+                                                  int32_t side, lamina_detector** detector);
+LAMINA_C_API void lamina_detector_free(lamina_detector* detector);
+/// Finds things in a photograph: in a file, in the bytes of a file, or in pixels. Files are read as by
+/// lamina_photo_read. options: NULL for the defaults. Free what was found by lamina_detections_free.
+LAMINA_C_API lamina_status lamina_detector_read(const lamina_detector* detector, const char* path,
+                                                const lamina_detect_options* options, lamina_detections** detections);
+LAMINA_C_API lamina_status lamina_detector_decode(const lamina_detector* detector, const void* bytes, size_t size,
+                                                  const lamina_detect_options* options, lamina_detections** detections);
+LAMINA_C_API lamina_status lamina_detector_detect(const lamina_detector* detector, const lamina_picture* picture,
+                                                  const lamina_detect_options* options, lamina_detections** detections);
+LAMINA_C_API void lamina_detections_free(lamina_detections* detections);
 
 #ifdef __cplusplus
 }

@@ -42,19 +42,8 @@ lamina_model* handle_of(Model model) {
 }  // namespace
 
 CompileOptions options_of(const lamina_compile_options* given) {
-  lamina_compile_options own = {};
-  if (given != nullptr) {
-    constexpr std::size_t most = 4096;  // a number that nobody set is likely more
-    constexpr std::size_t least = offsetof(lamina_compile_options, constants);  // of the first header
-    if (given->size < least || given->size > most)
-      fail("options.size: expected sizeof(lamina_compile_options), ", sizeof own, ", got ", given->size);
-    // What a later header appended has to be unset: it means nothing here.
-    const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-    const std::size_t known = std::min(given->size, sizeof own);
-    if (std::any_of(bytes + known, bytes + given->size, [](unsigned char byte) { return byte != 0; }))
-      fail("options: set is what version ", LAMINA_C_VERSION, " of this library's interface does not know");
-    std::memcpy(&own, given, known);
-  }
+  constexpr std::size_t least = offsetof(lamina_compile_options, constants);  // of the first header
+  const lamina_compile_options own = known_fields(given, least, "lamina_compile_options");
   const auto text = [](const char* value, const char* otherwise) { return value == nullptr ? otherwise : value; };
   CompileOptions options;
   options.device = parse_device(text(own.device, "auto"));

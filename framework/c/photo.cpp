@@ -10,9 +10,6 @@ using lamina::c::guarded;
 using lamina::c::require;
 using lamina::detail::fail;
 
-constexpr lamina::ImageOptions as_people_see_it = {.orientation = lamina::Orientation::upright,
-                                                   .transparency = lamina::Transparency::on_white};
-
 static_assert(static_cast<lamina_pixel_format>(lamina::PixelFormat::bgra) == LAMINA_BGRA);
 static_assert(static_cast<lamina_pixel_format>(lamina::PixelFormat::nv12) == LAMINA_NV12);
 
@@ -44,6 +41,14 @@ void best_of(const float* output, std::size_t numbers, lamina::Scores kind, lami
 
 }  // namespace
 
+lamina::ImageView lamina::c::view_of(const lamina_picture* picture) {
+  require(picture, "picture");
+  if (picture->format < LAMINA_RGB || picture->format > LAMINA_NV12)
+    fail("picture.format: expected LAMINA_RGB to LAMINA_NV12, got ", picture->format);
+  return {picture->data,  picture->width, picture->height, picture->stride, static_cast<PixelFormat>(picture->format),
+          picture->chroma};
+}
+
 lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess) {
   return guarded([&] {
     require(model, "model");
@@ -67,7 +72,7 @@ lamina_status lamina_photo_side(const lamina_model* model, int32_t* side) {
 lamina_status lamina_photo_read(const lamina_model* model, const char* path, float* input, size_t count) {
   return guarded([&] {
     require(path, "path");
-    convert(model, lamina::read_image(path, as_people_see_it), input, count);
+    convert(model, lamina::read_image(path, lamina::as_seen), input, count);
   });
 }
 
@@ -76,20 +81,13 @@ lamina_status lamina_photo_decode(const lamina_model* model, const void* bytes, 
   return guarded([&] {
     require(bytes, "bytes");
     const std::span file(static_cast<const std::byte*>(bytes), size);
-    convert(model, lamina::decode_image(file, "photo", as_people_see_it), input, count);
+    convert(model, lamina::decode_image(file, "photo", lamina::as_seen), input, count);
   });
 }
 
 lamina_status lamina_photo_convert(const lamina_model* model, const lamina_picture* picture, float* input,
                                    size_t count) {
-  return guarded([&] {
-    require(picture, "picture");
-    if (picture->format < LAMINA_RGB || picture->format > LAMINA_NV12)
-      fail("picture.format: expected LAMINA_RGB to LAMINA_NV12, got ", picture->format);
-    const auto format = static_cast<lamina::PixelFormat>(picture->format);
-    convert(model, {picture->data, picture->width, picture->height, picture->stride, format, picture->chroma}, input,
-            count);
-  });
+  return guarded([&] { convert(model, lamina::c::view_of(picture), input, count); });
 }
 
 lamina_status lamina_model_top_classes(const lamina_model* model, const float* output, size_t numbers,

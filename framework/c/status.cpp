@@ -9,6 +9,10 @@ namespace {
 
 constexpr std::pair<std::string_view, std::string_view> own_words[] = {
     {"CompileOptions::", "lamina_compile_options."},
+    {"OpenOptions::key", "lamina convert --key"},
+    {"OpenOptions::strip_prefix", "lamina convert --strip-prefix"},
+    {"lamina.preprocess: ", "preprocess: "},
+    {"expected run, got run_into", "expected lamina_plan_run, got lamina_plan_run_into"},
     {"set Model::preprocess, to torchvision_imagenet() for", "lamina_model_set_preprocess does, with \"imagenet\" for"},
     {"lamina::class_scores", "lamina_model_top_classes"}};
 

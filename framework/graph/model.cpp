@@ -118,12 +118,14 @@ Preprocess detail::preprocess_from_json(std::string_view text) {
   Preprocess result = torchvision_imagenet();
   for (const auto& [key, value] : json.items()) {
     bool known = false;
+    std::vector<std::string> names;
     for_each_setting([&, &key = key, &value = value](std::string_view name, auto member) {
+      names.emplace_back(name);
       if (name != key) return;
       set(result.*member, value, key);
       known = true;
     });
-    if (!known) fail(preprocess_key, ": unknown key ", detail::quote(key));
+    if (!known) fail(preprocess_key, ": unknown key ", detail::quote(key), detail::nearest_text(key, names));
   }
   return result;
 }

@@ -46,6 +46,9 @@ struct ImageOptions {
   std::uint64_t memory = std::numeric_limits<std::uint64_t>::max();  ///< bytes that decoding may take at its height
 };
 
+/// As people see a photograph, and as the command, Python and C read it.
+inline constexpr ImageOptions as_seen = {.orientation = Orientation::upright, .transparency = Transparency::on_white};
+
 /// Larger pictures are refused before memory for their pixels is allocated. This limit is 750 MB of RGB; phones make
 /// pictures of 200 million pixels.
 inline constexpr std::int64_t max_image_pixels = 250'000'000;

@@ -106,7 +106,8 @@ LAMINA_API void normalize_into(const Image& image, const Preprocess& settings,
 LAMINA_API Tensor preprocess(const ImageView& image, const Preprocess& settings);
 
 /// `read_image`, then `preprocess`: an f32 tensor [1, 3, crop, width()] on the CPU. Throws Error as they do.
-LAMINA_API Tensor load_image(const std::string& path, const Preprocess& settings, const ImageOptions& options = {});
+LAMINA_API Tensor load_image(const std::string& path, const Preprocess& settings,
+                             const ImageOptions& options = as_seen);
 
 namespace detail {
 

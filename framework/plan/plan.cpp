@@ -28,7 +28,7 @@ void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, std::int64
   }
   if (tensor.device() != device && !tensor.device().is_cpu()) {
     fail(port.name, ": expected a tensor on ", device, " or on the cpu, got ", tensor.description(),
-         "; move it with to(Device)");
+         "; move it to one of these");
   }
 }
 

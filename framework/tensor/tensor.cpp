@@ -107,8 +107,7 @@ Tensor Tensor::copy_of(const void* values, std::size_t count, DType dtype, Shape
 
 void Tensor::require(DType dtype) const {
   if (dtype != dtype_) detail::fail("expected a tensor of ", dtype, ", got ", description());
-  if (!device_.is_cpu())
-    detail::fail("expected a tensor on the cpu, got ", description(), "; move it with to(Device::cpu())");
+  if (!device_.is_cpu()) detail::fail("expected a tensor on the cpu, got ", description(), "; move it there");
 }
 
 Tensor Tensor::view(Shape shape) const {

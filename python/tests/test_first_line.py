@@ -44,8 +44,8 @@ PICTURES = {
     "grey": lambda p: p[..., 0],
     "grey, one channel": lambda p: p[..., :1],
     "a grey plane": lambda p: p[..., 0][None],
-    "with alpha": lambda p: np.dstack([p, p[..., 0]]),
-    "planes with alpha": lambda p: np.dstack([p, p[..., 0]]).transpose(2, 0, 1),
+    "with alpha": lambda p: np.dstack([p, np.full_like(p[..., 0], 255)]),
+    "planes with alpha": lambda p: np.dstack([p, np.full_like(p[..., 0], 255)]).transpose(2, 0, 1),
     "of another library": lambda p: Lender(p.transpose(2, 0, 1)),
     "bytes of a file": lambda _: SEVEN.read_bytes(),
     "a view of bytes": lambda _: memoryview(SEVEN.read_bytes()),
@@ -60,6 +60,17 @@ def test_photographs(digits, form):
     assert digits.classify(picture, top=1, threads=1) == digits.classify(SEVEN, top=1, threads=1)
     detector = lamina.Detector(ROOT / "tests/golden/detect/raw.onnx", "cpu", labels=["a", "b", "c"])
     np.testing.assert_array_equal(detector(PICTURES[form](lamina.read_image(SEVEN))).boxes, detector(SEVEN).boxes)
+
+
+def test_what_is_transparent_is_the_same_as_a_file_and_as_pixels(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 4), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    on_white = lamina.read_image(tmp_path / "photo.png")
+    assert (on_white != pixels[..., :3]).any()
+    for given in (pixels, pixels.transpose(2, 0, 1), Image.fromarray(pixels)):
+        np.testing.assert_array_equal(lamina.read_image(given), on_white)
+        np.testing.assert_array_equal(lamina.read_image(given, upright=False), pixels[..., :3])
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 2), (2, 8, 8), (8, 8, 5), (8,) * 5, (8, 8, 3, 1)])

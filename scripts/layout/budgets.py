@@ -33,8 +33,8 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_276,
-    "framework/graph": 1_596,  # counts of outputs; what scores are, inputs with a value; pictures in every form, what exporters note
-    "framework/images": 1_957,  # usual ways by name, which the command and Python had; resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
+    "framework/graph": 1_598,  # counts of outputs; what scores are, inputs with a value; pictures in every form, what exporters note
+    "framework/images": 1_959,  # usual ways by name, which the command and Python had; resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
     "framework/kernel/map": 1_115,  # codes, reductions of nothing, several launches; what a Map is, which problems are Maps, and two of them as one, rolls and padding between them
     "framework/kernel": 2_722,  # what of a problem each kernel reads, by construction; recurrent layers
     "framework/layers": 1_402,
@@ -46,7 +46,7 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
-    "framework/c": 538,  # constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
+    "framework/c": 716,  # detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
     "framework/detect": 671,  # what exporters note is read by graph
     "framework/onnx": 2_291,  # ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 946,
@@ -57,7 +57,7 @@ TESTS = {"tests": 33_040, "tests/cuda/map": 1_355}  # linear attention, odd filt
 # "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which 40 were detect's and
 # 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and of codes; 450 of
 # values with a count; 95 of what ONNX Runtime fuses; 240 of what is read and written where it lies.
-TABLES = ((EVERY_BUILD, 58_350), (LEFT_OUT, 4_485), (TESTS, 34_740))
+TABLES = ((EVERY_BUILD, 58_350), (LEFT_OUT, 4_665), (TESTS, 34_740))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -42,7 +42,8 @@ static void test_preprocess(const char* onnx, const char* photo) {
   EXPECT(lamina_model_load(onnx, &model) == LAMINA_OK);
   EXPECT_FAILS(lamina_photo_side(model, &side), "lamina_model_set_preprocess does");
   EXPECT_FAILS(lamina_photo_read(model, photo, input, 3 * 16 * 16), "lamina_model_set_preprocess does");
-  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"sides\": 16}"), "unknown key \"sides\"");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"resise\": 16}"), "preprocess: unknown key \"resise\"; nearest: \"resize\"");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"sides"), "not valid JSON: parse error at line 1");
   EXPECT_FAILS(lamina_model_set_preprocess(model, NULL), "preprocess: expected a pointer, got NULL");
   EXPECT_FAILS(lamina_model_set_preprocess(model, "imagnet"), "expected one of imagenet, symmetric, caffe, yolo, yolox");
   EXPECT(lamina_model_set_preprocess(model, "yolox") == LAMINA_OK);

@@ -42,5 +42,7 @@ static inline size_t read_file(const char* path, char* bytes, size_t room) {
 
 /* Of models in every form: c_models.c. `digits` is the model file of this source folder. */
 void test_models(const char* source_dir, const lamina_model* digits);
+/* Of detectors: c_detect.c. */
+void test_detectors(const char* source_dir, const lamina_model* digits);
 
 #endif

@@ -71,7 +71,7 @@ TEST(Exif, PhotographsAreTurnedOnlyWhereThatIsAskedFor) {
   write_file(dir / "photo.jpg", with_exif(jpeg, tiff(6, true)));
   EXPECT_EQ(read_image(dir / "photo.jpg"), stored);  // torchvision's habit stays the default
   EXPECT_EQ(read_image(dir / "photo.jpg", {.orientation = Orientation::upright}), detail::oriented(stored, 6));
-  const Tensor upright = load_image(dir / "photo.jpg", torchvision_imagenet(), {.orientation = Orientation::upright});
+  const Tensor upright = load_image(dir / "photo.jpg", torchvision_imagenet());
   const Tensor expected = preprocess(detail::oriented(stored, 6), torchvision_imagenet());
   EXPECT_TRUE(std::ranges::equal(upright.values<float>(), expected.values<float>()));
 }

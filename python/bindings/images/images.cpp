@@ -185,12 +185,10 @@ void bind_images(nb::module_& m) {
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
       "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"none\".");
-  m.def(
-      "read_image", &read_photo, nb::arg("photo").none(), nb::kw_only(), nb::arg("upright") = true,
-      nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = True) -> numpy.typing.NDArray[numpy.uint8]"),
-      "The pixels of a photograph, uint8 [height, width, 3]: turned as its EXIF data say, and where a file or an image "
-      "of\nPillow has alpha, laid on white, as the command reads it. upright=False: as stored, those of "
-      "convert(\"RGB\").");
+  m.def("read_image", &read_photo, nb::arg("photo").none(), nb::kw_only(), nb::arg("upright") = true,
+        nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = True) -> numpy.typing.NDArray[numpy.uint8]"),
+        "The pixels of a photograph, uint8 [height, width, 3]: turned as its EXIF data say, and laid on white where\n"
+        "it is transparent, as the command reads it. upright=False: as stored, those of convert(\"RGB\").");
   m.def("resize_and_crop", &resize_and_crop_photo, nb::arg("photo").none(), nb::arg("settings").none(),
         nb::arg("out") = nb::none(), nb::kw_only(), nb::arg("upright") = true,
         nb::sig("def resize_and_crop(" LAMINA_PHOTO ", settings: Preprocess | str, out: "

@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/images/codecs/codec.h"
 #include "options.h"
 
 namespace lamina::python {
@@ -35,9 +37,9 @@ std::optional<PixelFormat> format_of(std::int64_t channels) {
   return channels == 4 ? std::optional(PixelFormat::rgba) : std::nullopt;
 }
 
-/// u8 [H, W], [H, W, C], or planes [C, H, W], which are copied, of 1, 3 or 4 channels. What could be both has them
-/// last.
-ImageView view_of(Tensor& pixels) {
+/// u8 [H, W], [H, W, C], or planes [C, H, W], of 1, 3 or 4 channels. What could be both has them last. Planes, and
+/// pixels that are laid on white, become a copy.
+ImageView view_of(Tensor& pixels, Transparency transparency) {
   const std::string given = pixels.description();
   const Shape shape = pixels.shape();
   const bool grey = shape.rank() == 2, last = shape.rank() == 3 && format_of(shape[2]);
@@ -47,7 +49,7 @@ ImageView view_of(Tensor& pixels) {
          given);
   }
   const std::int64_t height = shape[first ? 1 : 0], width = shape[first ? 2 : 1];
-  const std::int64_t channels = grey ? 1 : shape[last ? 2 : 0];
+  std::int64_t channels = grey ? 1 : shape[last ? 2 : 0];
   if (height > 1 << 20 || width > 1 << 20) fail("photo: expected fewer pixels, got ", given);
   if (first) {
     const Tensor planes = pixels;
@@ -56,6 +58,11 @@ ImageView view_of(Tensor& pixels) {
     const auto to = pixels.values<std::uint8_t>();
     const auto each = static_cast<std::size_t>(height * width), count = static_cast<std::size_t>(channels);
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i % count * each + i / count];
+  }
+  if (channels == 4 && transparency == Transparency::on_white) {
+    const Tensor all = std::exchange(pixels, Tensor({height, width, channels = 3}, DType::u8));
+    detail::lay_on_white(all.values<std::uint8_t>().data(), static_cast<std::size_t>(height * width),
+                         pixels.values<std::uint8_t>().data());
   }
   return {.data = pixels.values<std::uint8_t>().data(),
           .width = static_cast<int>(width),
@@ -113,7 +120,7 @@ void Photo::take_array(nb::handle photo, const ImageOptions& options) {
     view = decoded;
   } else {
     pixels = pixels.to(Device::cpu());
-    view = view_of(pixels);
+    view = view_of(pixels, options.transparency);
   }
 }
 
