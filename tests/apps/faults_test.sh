@@ -14,7 +14,7 @@ fails_to_print() {
   status=$?
   check "$what: exit code 1, got $status" test "$status" -eq 1 >&5
   check "$what: one line on stderr, got: $(cat stderr.txt)" \
-    test "$(grep -c 'lamina: cannot write to standard output: ' stderr.txt)" -eq 1 >&5
+    test "$(grep -c 'lamina: cannot write to stdout: ' stderr.txt)" -eq 1 >&5
 }
 if [ -e /dev/full ]; then
   for arguments in "classify $photo --model $classifier --json" "classify $photo --model $classifier" "inspect $model" \
