@@ -166,7 +166,7 @@ def test_messages_are_in_pythons_words(tmp_path):
     graph.output(graph.add("relu", "relu", graph.input("x", ("N", "?"))))
     with pytest.raises(lamina.Error, match=r"is open; input_shapes gives it$"):
         graph.compile(device="cpu")
-    for source in (ROOT / "framework").rglob("*.cpp"):
+    for source in set((ROOT / "framework").rglob("*.cpp")) - {ROOT / "framework/c/status.cpp"}:  # which has C's words
         code = re.sub(r"//.*", "", source.read_text())
         texts = "".join(re.findall(r'"(?:\\.|[^"\\\n])*"', code))
         assert not re.search(r"--[a-z]", texts), source
