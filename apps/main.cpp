@@ -40,8 +40,7 @@ bool nobody_reads() {
 bool output_arrived() {
   const bool failed = std::ferror(stdout) != 0;
   if ((std::fflush(stdout) == 0 && !failed) || nobody_reads()) return true;
-  complain(
-      fmt::format("cannot write to stdout: {}", errno == 0 ? "some of it was lost" : std::strerror(errno)));
+  complain(fmt::format("cannot write to stdout: {}", errno == 0 ? "some of it was lost" : std::strerror(errno)));
   return false;
 }
 
