@@ -141,6 +141,10 @@ void upsample(Call& call) {
   resize_from_corner(call, call.inputs[1]);
 }
 
+void roi_align(Call& call) {
+  if (call.version < 16) call.set("coordinate_transformation_mode", std::string("output_half_pixel"));
+}
+
 void scatter(Call& call) { call.op = "ScatterElements"; }
 
 void slice(Call& call) {
@@ -192,6 +196,7 @@ constexpr Rule rules[] = {
     {"ReduceSum", axes<13>},
     {"ReduceSumSquare", axes<18>},
     {"Resize", resize},
+    {"RoiAlign", roi_align},
     {"Scatter", scatter},
     {"Slice", slice},
     {"Softmax", softmax},

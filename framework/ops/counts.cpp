@@ -140,16 +140,12 @@ bool OnCpu::takes(const Preparation& p) const {
 
 std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
   if (!takes(p))
-    fail(op_, ": how many there are is decided by a run, which on ", p.device.device,
-         " is not supported; compile for the CPU");
-  return make_operator(op_, {.workspace = workspace_},
-                       [run = run_](auto inputs, auto outputs, const Execution& execution) {
-                         run(inputs, outputs, static_cast<std::byte*>(execution.workspace));
-                       });
+    fail(op_, ": not supported on ", p.device.device, ", where no kernel finds or counts; compile for the CPU");
+  return make_operator(op_, {.workspace = workspace_}, run_);
 }
 
 int add_count(Network& network, std::string name, int counts, CountRule rule) {
-  const auto run = [rule](auto inputs, auto outputs, std::byte*) {
+  const auto run = [rule](auto inputs, auto outputs, const Execution&) {
     outputs[0].template values<std::int64_t>()[0] = checked(rule, inputs[0].template values<std::int64_t>());
   };
   return network.add(std::move(name), std::make_shared<OnCpu>("count", Shape{1}, DType::i64, 0, run), {counts});

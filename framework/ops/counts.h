@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lamina/kernel/operator.h"
 #include "lamina/module/module.h"
 
 /// Values of which a run alone knows how many elements they have along an axis (docs/inside/ops.md).
@@ -17,7 +18,8 @@ class Network;
 /// What only a CPU computes, of whole activations as they are; a Plan for a GPU refuses it by its name.
 class OnCpu final : public Module {
  public:
-  using Run = std::function<void(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::byte* workspace)>;
+  using Run =
+      std::function<void(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution)>;
   OnCpu(std::string_view op, Shape shape, DType dtype, std::size_t workspace, Run run)
       : op_(op), shape_(shape), dtype_(dtype), workspace_(workspace), run_(std::move(run)) {}
 

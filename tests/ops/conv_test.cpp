@@ -85,7 +85,9 @@ TEST(ConvOps, TransposedSpreadsEveryElement) {
     }
     const std::int64_t groups = i % 2 == 0 ? 1 : 2, channels = 4, filters = 3;
     const Tensor x = draw_floats(shape_of(with({2, channels}, in)), i), b = draw_floats({filters * groups}, i + 1);
-    const Tensor w = draw_floats(shape_of(with({channels, filters}, kernel)), i + 2);
+    Tensor w = draw_floats(shape_of(with({channels, filters}, kernel)), i + 2);
+    // Where a weight is not finite, only what meets it is not either.
+    if (i % 4 == 3) w.values<float>()[0] = std::numeric_limits<float>::infinity();
     const auto xs = doubles(x), ws = doubles(w), bs = doubles(b);
     const Numbers to = with({2, filters * groups}, out);
     std::vector<double> expected(static_cast<std::size_t>(shape_of(to).numel()));
@@ -110,6 +112,23 @@ TEST(ConvOps, TransposedSpreadsEveryElement) {
     expect_close(Expanded(Op("ConvTranspose", attributes), {x, w, b}, {0}).run(), shape_of(to), expected, tolerance,
                  what);
   }
+}
+
+TEST(ConvOps, ColumnsAddUpWhereTheyFall) {
+  const Tensor x = draw_floats({2, 12, 6}, 1);
+  const auto xs = doubles(x);
+  std::vector<double> expected(2 * 3 * 4 * 5);  // an image of 4 x 5, blocks of 2 x 2, 2 x 3 of them
+  each({2, 3, 2, 2, 2, 3}, [&](const Numbers& at) {
+    const std::int64_t row = at[4] * 2 + at[2] - 1, column = at[5] * 1 + at[3] * 2;
+    if (row >= 0) expected[offset({2, 3, 4, 5}, {at[0], at[1], row, column})] += xs[offset({2, 3, 2, 2, 2, 3}, at)];
+  });
+  const Tensor image = Tensor::from(std::vector<std::int64_t>{4, 5}, {2}),
+               block = Tensor::from(std::vector<std::int64_t>{2, 2}, {2});
+  const Attributes attributes = {
+      {"strides", Numbers{2, 1}}, {"dilations", Numbers{1, 2}}, {"pads", Numbers{1, 0, 0, 0}}};
+  expect_close(Expanded(Op("Col2Im", attributes), {x, image, block}, {0}).run(), {2, 3, 4, 5}, expected, tolerance, "");
+  EXPECT_EQ(refusal(Op("Col2Im"), {x, image, block}, {0}),
+            "Col2Im: an operand [2, 12, 6] is not of [3, 4] blocks [2, 2]");
 }
 
 TEST(ConvOps, TransposedToAWantedShape) {

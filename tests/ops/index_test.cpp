@@ -1,3 +1,4 @@
+#include "support/file_test.h"
 #include "support/windows_reference.h"
 
 namespace lamina::test {
@@ -86,6 +87,31 @@ TEST(IndexOps, WhereThereIsSomething) {
   const Tensor condition = Tensor::from(std::vector<std::uint8_t>{0, 1}, {2}).to(DType::boolean);
   expect_equal(evaluate(Op("Compress", {{"axis", number(1)}}), {x, condition}), {1, 0}, "columns");
   expect_equal(evaluate(Op("Compress"), {x, condition}), {1}, "elements");
+}
+
+/// A picture that rises by 1 a column and 10 a row is between pixels what it would be there.
+TEST(IndexOps, BoxesAreSeenBetweenPixels) {
+  std::vector<float> rising(2 * 4 * 6);
+  for (std::size_t i = 0; i < rising.size(); ++i)
+    rising[i] = static_cast<float>(100 * (i / 24) + 10 * (i / 6 % 4) + i % 6);
+  const Tensor x = floats(rising, {2, 1, 4, 6}), images = whole({1, 0}, {2});
+  const Tensor boxes = floats({0, 0, 8, 4, 2, 2, 6, 6}, {2, 4});
+  const Attributes half = {{"output_width", number(2)}, {"sampling_ratio", number(2)}, {"spatial_scale", 0.5}};
+  const auto run = [&](const Attributes& attributes) {
+    return Expanded(Op("RoiAlign", attributes), {x, boxes, images}, {0, 1, 2}).run();
+  };
+  // Box 0: y from -0.5 to 1.5 and x from -0.5 to 3.5, samples at y 0 and 1, x 0, 1, 2, 3.
+  expect_equal(run(half), {105.5F, 107.5F, 16, 17}, "means");
+  Attributes largest = half;
+  largest.push_back({"mode", std::string("max")});
+  largest.push_back({"coordinate_transformation_mode", std::string("output_half_pixel")});
+  EXPECT_EQ(run(largest).shape(), (Shape{2, 1, 1, 2}));
+  const Attributes far = {{"spatial_scale", 1e8}};  // of which nothing but a corner is seen
+  EXPECT_EQ(run(far).shape(), (Shape{2, 1, 1, 1}));
+  const auto with_images = [&](const Tensor& of) { return Expanded(Op("RoiAlign"), {x, boxes, of}, {0, 1, 2}).run(); };
+  expect_error([&] { with_images(whole({2, 0}, {2})); }, {"box 0 is of image 2 of 2"});
+  EXPECT_EQ(refusal(Op("RoiAlign", {{"sampling_ratio", number(-1)}}), {x, boxes, images}),
+            "RoiAlign: cannot have an output of [2, 1, 1, 1] by a sampling_ratio of -1");
 }
 
 TEST(ReduceOps, AxesAreAnOperandOrAll) {

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lamina/base/thread_pool.h"
 #include "lamina/tensor/tensor.h"
 
-/// What is found among elements, as lists i64 that begin with how many there are and end in zeros. None allocates.
+/// What is found among elements, as lists i64 that begin with how many there are and end in zeros, and what is done
+/// with it. None allocates.
 namespace lamina::cpu {
 
 /// The places of those that are true. found: [1 + elements of x, or more].
@@ -16,5 +18,17 @@ void find_true(const Tensor& x, Tensor& found);
 /// room for all: (image, class, box) of each. workspace: 16 bytes for each of N.
 void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings, bool centred, Tensor& found,
               std::byte* workspace);
+
+/// ONNX's RoiAlign, its numbers by their names there.
+struct RoiAlign {
+  bool max = false, half_pixel = true;
+  int sampling_ratio = 0;  ///< 0: as many as a bin has pixels
+  float spatial_scale = 1;
+
+  /// x [N, C, H, W] and boxes [R, 4], f32; images, i64 [R]; of which the first count[0] are there. output: [R, C, ...],
+  /// zeros for the boxes that are not.
+  void run(const Tensor& x, const Tensor& boxes, const Tensor& images, const Tensor& count, Tensor& output,
+           ThreadPool& pool) const;
+};
 
 }  // namespace lamina::cpu

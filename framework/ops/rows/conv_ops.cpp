@@ -81,7 +81,7 @@ int conv(Expansion& e) {
                 e.dtype(e.input(0)));
 }
 
-constexpr OpRow conv_rows[] = {{"Conv", conv}, {"ConvTranspose", conv_transpose}};
+constexpr OpRow conv_rows[] = {{"Col2Im", col2im}, {"Conv", conv}, {"ConvTranspose", conv_transpose}};
 
 }  // namespace
 

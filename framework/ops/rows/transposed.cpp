@@ -4,12 +4,13 @@
 //   a stride that divides the kernel: each of stride positions (phases) sees its own kernel / stride weights, so one
 //     convolution makes all phases as channels, and a Move puts them beside each other
 //   else: zeros between the elements, then as for stride 1
-// In all three weights meet zeros that are padding, as those of an ordinary convolution do: where one is not finite,
-// what the borders are is not said (docs/inside/precision.md).
+// In all three weights meet zeros that are no element, and Inf * 0 is NaN. Where a weight is not finite, each tap is
+// therefore a channel of a convolution of 1x1, and Col2Im adds them up where they fall.
 
 #include "lamina/ops/rows/transposed.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/convolve.h"
@@ -161,7 +162,70 @@ int by_phases(Expansion& e, int x, const Tensor& weight, const Tensor& bias, con
   return e.move(maps, std::move(move), to_shape(to));
 }
 
+/// Sums of what falls on the same place: tap t of element i of dimension d falls on that of windows[d]. From
+/// [N, C, kernel..., in...] to [N, C, out...].
+int fold(Expansion& e, int x, std::int64_t channels, const std::vector<Window>& windows) {
+  std::vector<std::int64_t> from = {e.shape(x)[0], channels}, split = from, to = from;
+  for (const Window& w : windows) from.push_back(w.kernel);
+  for (const Window& w : windows) from.push_back(w.in);
+  const std::vector<std::int64_t> strides = row_major_strides(to_shape(from));
+  MoveProblem move = {.axes = {{.extent = from[0], .stride = strides[0]}, {.extent = from[1], .stride = strides[1]}}};
+  std::vector<int> summed;
+  for (std::size_t d = 0; d < windows.size(); ++d) {
+    const Window& w = windows[d];
+    if (w.in * w.kernel > longest_list) e.refuse("an extent of ", w.in, " by a kernel of ", w.kernel, " is too large");
+    std::vector<std::vector<std::int64_t>> falls(1);  // by how many fell there before: what falls on each place
+    std::vector<std::size_t> before(static_cast<std::size_t>(w.out));
+    for (std::int64_t i = 0; i < w.in; ++i) {
+      for (std::int64_t t = 0; t < w.kernel; ++t) {
+        const std::int64_t place = i * w.stride + t * w.dilation - w.begin;
+        if (place < 0 || place >= w.out) continue;
+        const std::size_t layer = before[static_cast<std::size_t>(place)]++;
+        if (layer == falls.size()) falls.emplace_back();
+        falls[layer].resize(static_cast<std::size_t>(w.out), -1);
+        falls[layer][static_cast<std::size_t>(place)] = t * strides[d + 2] + i * strides[d + 2 + windows.size()];
+      }
+    }
+    falls[0].resize(static_cast<std::size_t>(w.out), -1);
+    summed.push_back(static_cast<int>(split.size()));
+    split.insert(split.end(), {static_cast<std::int64_t>(falls.size()), w.out});
+    to.push_back(w.out);
+    MoveProblem::Axis axis = {.extent = split[split.size() - 2] * w.out};
+    for (const auto& layer : falls) axis.offsets.insert(axis.offsets.end(), layer.begin(), layer.end());
+    move.axes.push_back(std::move(axis));
+  }
+  (void)to_shape(split).numel();  // throws Error if there are more than can be counted
+  return e.reduce(Reduction::sum, e.move(x, std::move(move), to_shape(split)), std::move(summed), false);
+}
+
 }  // namespace
+
+int col2im(Expansion& e) {
+  const int x = e.input(0);
+  const Shape shape = e.shape(x);
+  const std::vector<std::int64_t> image = e.integers(1), block = e.integers(2);
+  const std::size_t count = image.size();
+  if (shape.rank() != 3 || count < 1 || count > 3 || block.size() != count)
+    e.refuse("expected an operand [N, C, L], and as many extents, 1 to 3, of the image as of a block, got ", shape,
+             ", ", count, " and ", block.size());
+  const auto strides = spatial_numbers(e, "strides", count, 1, 1),
+             dilations = spatial_numbers(e, "dilations", count, 1, 1);
+  const auto pads = spatial_numbers(e, "pads", 2 * count, 0, 0);
+  std::vector<Window> windows;
+  std::vector<std::int64_t> taps, blocks;
+  for (std::size_t d = 0; d < count; ++d) {
+    Window w = {.in = image[d], .kernel = block[d], .stride = strides[d], .dilation = dilations[d]};
+    if (w.kernel < 1 || w.kernel > largest_window || w.in < 1 || w.in > longest_list)
+      e.refuse("cannot have an image of ", w.in, " and a block of ", w.kernel);
+    const std::int64_t fit = window_count(w, pads[d], pads[d + count], false);
+    w.begin = pads[d], w.out = std::exchange(w.in, fit);
+    windows.push_back(w), taps.push_back(w.kernel), blocks.push_back(fit);
+  }
+  const std::int64_t in_block = to_shape(taps).numel();
+  if (std::ranges::min(blocks) < 1 || shape[1] % in_block != 0 || shape[2] != to_shape(blocks).numel())
+    e.refuse("an operand ", shape, " is not of ", to_shape(blocks), " blocks ", to_shape(taps));
+  return fold(e, x, shape[1] / in_block, windows);
+}
 
 int conv_transpose(Expansion& e) {
   const int x = as_f32(e, e.input(0)), rank = e.rank(x);
@@ -179,6 +243,16 @@ int conv_transpose(Expansion& e) {
     return w.stride == 1 || (w.kernel % w.stride == 0 && w.dilation == 1);
   };
   const auto plain = [](const Window& w) { return w.stride == 1; };
+  if (!std::ranges::all_of(weight.values<float>(), [](float w) { return std::isfinite(w); })) {
+    std::vector<std::int64_t> taps, ones(windows.size() + 1, 1);
+    for (const Window& w : windows) taps.push_back(w.kernel);
+    std::vector<Window> points;
+    for (const Window& w : windows) points.push_back({.in = w.in, .out = w.in});
+    const std::int64_t channels = ones[0] = weight.shape()[1] * groups;
+    int y = fold(e, convolve(e, x, phase_weights(weight, taps, groups), {}, points, groups), channels, windows);
+    if (bias.defined()) y = e.pointwise(Pointwise::add, {y, e.constant_node(bias.view(to_shape(ones)))});
+    return e.cast(y, e.dtype(e.input(0)));
+  }
   const bool phases = std::ranges::all_of(windows, has_phases) && !std::ranges::all_of(windows, plain);
   const int y = (phases ? by_phases : by_spreading)(e, x, weight, bias, windows, groups);
   return e.cast(y, e.dtype(e.input(0)));

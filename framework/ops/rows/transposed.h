@@ -4,7 +4,8 @@ namespace lamina::detail {
 
 class Expansion;
 
-/// A row of the op table, which is in conv_ops.cpp.
+// Rows of the op table, which is in conv_ops.cpp.
 int conv_transpose(Expansion& e);
+int col2im(Expansion& e);
 
 }  // namespace lamina::detail

@@ -22,7 +22,7 @@ int found(Expansion& e, std::int64_t most, std::int64_t width, std::vector<int> 
 /// The places [capacity, 1] of what is not 0 in x, which has any shape, in row-major order.
 int places_of_true(Expansion& e, int x) {
   return found(e, e.shape(x).numel(), 1, {e.cast(e.with_zeros(x), DType::boolean)}, 0,
-               [](auto in, auto out, std::byte*) { cpu::find_true(in[0], out[0]); });
+               [](auto in, auto out, const Execution&) { cpu::find_true(in[0], out[0]); });
 }
 
 int non_zero(Expansion& e) {
@@ -63,9 +63,37 @@ int non_max_suppression(Expansion& e) {
   if (!e.has(2) || e.known(e.input(2)).defined())
     most = std::clamp<std::int64_t>(e.has(2) ? e.integers(2).at(0) : 0, 0, most);
   return found(e, of[0] * of[1] * most, 3, {boxes, scores, settings}, 16 * static_cast<std::size_t>(from[1]),
-               [centred](auto in, auto out, std::byte* workspace) {
-                 cpu::suppress(in[0], in[1], in[2], centred, out[0], workspace);
+               [centred](auto in, auto out, const Execution& execution) {
+                 cpu::suppress(in[0], in[1], in[2], centred, out[0], static_cast<std::byte*>(execution.workspace));
                });
+}
+
+/// The mean, or the largest, of pixels between pixels in each of the bins of boxes.
+int roi_align(Expansion& e) {
+  const int x = as_f32(e, e.input(0)), given = e.input(1), count = e.count_of(given, 0);
+  const int boxes = as_f32(e, e.with_zeros(given)), images = e.cast(e.with_zeros(e.input(2)), DType::i64);
+  const Shape from = e.shape(x), of = e.shape(boxes);
+  const auto size = [&](std::string_view name) { return e.attributes().long_integer(name, 1); };
+  const Shape to = {of.rank() > 0 ? of[0] : 0, from.rank() > 1 ? from[1] : 0, size("output_height"),
+                    size("output_width")};
+  if (from.rank() != 4 || of.rank() != 2 || of[1] != 4 || e.shape(images) != Shape{of[0]} || from.numel() == 0)
+    e.refuse("expected operands [N, C, H, W], [R, 4] and [R], got ", from, ", ", of, " and ", e.shape(images));
+  const cpu::RoiAlign how = {
+      .max = choice<bool>(e, "mode", e.attributes().text("mode", "avg"), {{"avg", false}, {"max", true}}),
+      .half_pixel = choice<bool>(e, "coordinate_transformation_mode",
+                                 e.attributes().text("coordinate_transformation_mode", "half_pixel"),
+                                 {{"half_pixel", true}, {"output_half_pixel", false}}),
+      .sampling_ratio = e.attributes().integer("sampling_ratio", 0),
+      .spatial_scale = static_cast<float>(e.attributes().number("spatial_scale", 1))};
+  if (to[2] < 1 || to[3] < 1 || to.numel() / std::max<std::int64_t>(to[0], 1) > longest_list ||
+      how.sampling_ratio < 0 || how.sampling_ratio > 1'000)
+    e.refuse("cannot have an output of ", to, " by a sampling_ratio of ", how.sampling_ratio);
+  const int there = count >= 0 ? count : e.constant_node(Tensor::from(std::vector{of[0]}, {1}));
+  const auto run = [how](auto in, auto out, const Execution& execution) {
+    how.run(in[0], in[1], in[2], in[3], out[0], *execution.pool);
+  };
+  const int y = e.add(OnCpu(e.op(), to, DType::f32, 0, run), {x, boxes, images, there});
+  return e.counted(e.cast(y, e.dtype(e.input(0))), 0, count);
 }
 
 int unknown_extent(Expansion& e) { e.refuse("the size of its result is known only when it runs; not supported"); }
@@ -73,6 +101,7 @@ int unknown_extent(Expansion& e) { e.refuse("the size of its result is known onl
 constexpr OpRow count_rows[] = {{"Compress", compress},
                                 {"NonMaxSuppression", non_max_suppression},
                                 {"NonZero", non_zero},
+                                {"RoiAlign", roi_align},
                                 {"Unique", unknown_extent}};
 
 }  // namespace
