@@ -104,10 +104,13 @@ class Resolver {
     return std::span(node.inputs).first(is_choice(node) ? 1 : node.inputs.size());
   }
 
-  /// The operand that an If gives, if its condition is known; -1 if not, and for other nodes.
+  /// The operand that an If gives, if its condition is known; each until it is needed, if it is made of counts, so that
+  /// a run decides. -1 for other nodes.
   int branch_taken(const Graph::Node& node) const {
-    if (!is_choice(node) || node.inputs[0] < 0) return none;
-    const Tensor& condition = result_.network[result_.node[static_cast<std::size_t>(node.inputs[0])]].constant;
+    if (!is_choice(node) || std::ranges::min(node.inputs) < 0) return none;
+    const Network::Node& made = result_.network[result_.node[static_cast<std::size_t>(node.inputs[0])]];
+    const Tensor& condition = made.constant;
+    if (made.most.defined()) return node.inputs[needed_[static_cast<std::size_t>(node.inputs[1])] ? 2 : 1];
     if (!condition.defined() || condition.numel() != 1) return none;
     return node.inputs[to_numbers(condition)[0] != 0 ? 1 : 2];
   }

@@ -37,8 +37,8 @@ constexpr bool is_one_of = (std::is_same_v<Problem, Others> || ...);
 template <class Problem>
 Place place([[maybe_unused]] const Problem& p, const Axes&, std::size_t, [[maybe_unused]] int axis) {
   if constexpr (is_one_of<Problem, ConvProblem, PoolProblem>) return {axis == 0 ? 0 : -1};
-  if constexpr (is_one_of<Problem, SoftmaxProblem, ConcatProblem, TopKProblem, CumulativeProblem>)
-    return {axis == p.dim ? -1 : axis};
+  if constexpr (is_one_of<Problem, SoftmaxProblem, ConcatProblem, TopKProblem>) return {axis == p.dim ? -1 : axis};
+  if constexpr (is_one_of<Problem, CumulativeProblem>) return {axis == p.dim && p.reverse ? -1 : axis};
   return {};
 }
 
@@ -67,10 +67,33 @@ Place place(const GatherProblem& p, const Axes& a, std::size_t i, int axis) {
   return {axis < p.batch_dims ? axis : axis < p.batch_dims + depth ? -1 : axis - p.batch_dims - depth + indices - 1};
 }
 
+/// Whether a move whose axes are the result's dimensions goes along an axis of the operand by `d`, and by no other.
+bool goes_along(const MoveProblem& p, std::size_t d, std::int64_t stride, std::int64_t extent) {
+  std::int64_t others = 0;  // the most that they add to a place, within a step of that axis
+  for (std::size_t k = 0; k < p.axes.size(); ++k) {
+    std::int64_t most = 0;
+    for (std::int64_t at = 0; at < p.axes[k].extent; ++at) {
+      const auto& offsets = p.axes[k].offsets;
+      const std::int64_t step = offsets.empty() ? at * p.axes[k].stride : offsets[static_cast<std::size_t>(at)];
+      const std::int64_t within = step < 0 ? 0 : step % (stride * extent);
+      if (k == d && step >= 0 && within / stride != at) return false;
+      most = std::max(most, k == d ? within % stride : within);
+    }
+    others += most;
+  }
+  return others < stride;
+}
+
 /// A move carries an axis if one of the result is that one, whatever is done along the others.
 Place place(const MoveProblem& p, const Axes& a, std::size_t, int axis) {
   const std::vector<std::int64_t> strides = row_major_strides(a.out);
   const std::int64_t stride = row_major_strides(a.in[0])[static_cast<std::size_t>(axis)], extent = a.in[0][axis];
+  const auto by_dimension = [&](const MoveProblem::Axis& one, std::int64_t length) { return one.extent == length; };
+  if (std::ranges::equal(p.axes, a.out.extents(), by_dimension)) {
+    for (std::size_t d = 0; d < strides.size(); ++d) {
+      if (extent > 0 && p.axes[d].extent == extent && goes_along(p, d, stride, extent)) return {static_cast<int>(d)};
+    }
+  }
   std::vector<bool> same(strides.size(), a.out.numel() <= longest_list);
   for (std::int64_t i = 0; i < a.out.numel() && std::ranges::find(same, true) != same.end(); ++i) {
     std::int64_t from = 0, rest = i;
@@ -121,7 +144,10 @@ Place find_place(const Module& module, const Axes& axes, std::size_t i, int axis
 std::int64_t checked(const CountRule& rule, std::span<const std::int64_t> counts) {
   const std::int64_t wanted = rule.expected >= 0 ? rule.expected : counts[0], all = wanted * rule.times;
   for (const std::int64_t count : counts) {
-    if (count != wanted) fail("this run has ", count, " along an axis where it must have ", wanted);
+    if (rule.most >= 0 && (count < 0 || count > rule.most))
+      fail("this run has ", count, " along an axis where there is room for ", rule.most);
+    if (rule.enough ? count < wanted : count != wanted)
+      fail("this run has ", count, " along an axis where it must have ", wanted, rule.enough ? " or more" : "");
   }
   if (all % rule.per != 0) fail("this run has ", all, ", which ", rule.per, " does not divide");
   return all / rule.per;
@@ -148,15 +174,26 @@ int add_count(Network& network, std::string name, int counts, CountRule rule) {
   const auto run = [rule](auto inputs, auto outputs, const Execution&) {
     outputs[0].template values<std::int64_t>()[0] = checked(rule, inputs[0].template values<std::int64_t>());
   };
-  return network.add(std::move(name), std::make_shared<OnCpu>("count", Shape{1}, DType::i64, 0, run), {counts});
+  std::int64_t most = rule.expected >= 0 ? rule.expected : rule.most;
+  for (const Tensor& known : {network[counts].most, network[counts].constant}) {
+    if (most < 0 && known.defined()) most = std::ranges::min(known.to(DType::i64).values<std::int64_t>());
+  }
+  const int made =
+      network.add(std::move(name), std::make_shared<OnCpu>("count", Shape{1}, DType::i64, 0, run), {counts});
+  if (most >= 0) network.set_most(made, Tensor::from(std::vector{most * rule.times / rule.per}, {1}));
+  return made;
+}
+
+bool is_count(const Network& network, int node) {
+  return network[node].module != nullptr && network[node].module->op() == "count";
 }
 
 bool knows_counts(std::string_view op) {
   static constexpr std::string_view others =
-      " ArgMax ArgMin Compress Concat Conv CumSum Flatten Gather GatherElements GatherND Gemm GlobalAveragePool "
-      "LogSoftmax MatMul NonZero OneHot ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax "
-      "ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Slice Softmax Split Squeeze Tile TopK "
-      "Transpose Unsqueeze ";
+      " ArgMax ArgMin Compress Concat Conv ConvTranspose CumSum Expand Flatten Gather GatherElements GatherND Gemm "
+      "GlobalAveragePool If LogSoftmax MatMul NonMaxSuppression NonZero OneHot ReduceL1 ReduceL2 ReduceLogSum "
+      "ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape RoiAlign "
+      "ScatterElements ScatterND Shape Size Slice Softmax Split Squeeze Tile TopK Transpose Unique Unsqueeze ";
   if (op == "Dropout" || op == "PRelu") return false;
   return others.find(concat(' ', op, ' ')) != others.npos ||
          std::ranges::find(pointwise_ops(), op, &OpRow::name) != pointwise_ops().end();

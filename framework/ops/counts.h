@@ -41,10 +41,15 @@ class OnCpu final : public Module {
 struct CountRule {
   std::int64_t times = 1, per = 1;
   std::int64_t expected = -1;  ///< what all the counts must be; -1: one number, the first
+  std::int64_t most = -1;      ///< what they may be, from 0 on; -1: not looked at
+  bool enough = false;         ///< the others may also be larger than the first
 };
 
 /// A node i64 [1] that says so of `counts`, i64 of rank 1. A run throws Error where they are not as the rule says.
 int add_count(Network& network, std::string name, int counts, CountRule rule);
+
+/// Whether a node is what add_count makes.
+bool is_count(const Network& network, int node);
 
 /// Whether an op's row may be given operands with counts: it takes no number from an extent that has one.
 bool knows_counts(std::string_view op);

@@ -87,31 +87,6 @@ int Expansion::scalar(double value, DType dtype) {
   return constant_node(Tensor::from(std::vector<double>{value}, {}).to(dtype));
 }
 
-int Expansion::uncounted(int node, int axis) {
-  if (count_of(node, axis) < 0) return node;
-  const int result = add(Reshape(shape(node)), {node});
-  network_.set_count(result, axis, -1);
-  return result;
-}
-
-int Expansion::counted(int node, int axis, int count) {
-  if (count < 0) return node;
-  if (known(count).defined()) return slice(uncounted(node, axis), axis, 0, to_integers(known(count))[0]);
-  const int result = add(Reshape(shape(node)), {node});
-  network_.set_count(result, axis, count);
-  return result;
-}
-
-int Expansion::with_zeros(int node) {
-  for (int axis = 0; axis < rank(node); ++axis) {
-    const int count = count_of(node, axis);
-    if (count < 0) continue;
-    const int there = pointwise(Pointwise::less, {places_along(*this, axis, rank(node), shape(node)[axis]), count});
-    node = pointwise(Pointwise::where, {there, uncounted(node, axis), scalar(0, dtype(node))});
-  }
-  return node;
-}
-
 int Expansion::reshape(int node, Shape shape) {
   return shape == this->shape(node) ? node : add(Reshape(shape), {node});
 }

@@ -39,6 +39,13 @@ class Expansion {
   std::vector<double> numbers(int i) const;
   /// The one number that it holds.
   double number(int i) const;
+  /// Whole numbers of which each is known, or made by a run, i64 [1], and then the most that it may be is known.
+  struct Sizes {
+    std::vector<std::int64_t> most;
+    std::vector<int> made;  ///< a count; -1: it is known
+  };
+  /// An operand's. Throws UnboundInputs where nothing says the most.
+  Sizes sizes(int i);
 
   // Nodes.
   const Shape& shape(int node) const { return network_[node].shape; }
@@ -47,6 +54,8 @@ class Expansion {
   const Tensor& known(int node) const { return network_[node].constant; }    ///< undefined if it is not
   const Codes* codes(int node) const { return network_[node].codes.get(); }  ///< null if it was never in fewer bits
   void set_codes(int node, Codes codes) { network_.set_codes(node, std::move(codes)); }
+  /// What a list of rank 1 was joined of, where each part is of one element; else nothing.
+  std::vector<int> single_parts(int node) const;
   /// Axis `axis` counted from the front, of a node or of `rank` axes. Throws Error if there is none.
   int axis_of(std::int64_t axis, int rank) const;
 
@@ -60,6 +69,9 @@ class Expansion {
   }
   int constant_node(Tensor value);
   int scalar(double value, DType dtype);
+  /// The numbers of f32, f64 or i64 that are before and behind all others.
+  int least(DType dtype);
+  int greatest(DType dtype);
   int reshape(int node, Shape shape);
   int cast(int node, DType dtype);
   int permute(int node, std::span<const int> order);
@@ -71,12 +83,21 @@ class Expansion {
 
   // Counts (docs/inside/ops.md).
   int count_of(int node, int axis) const { return network_.count_of(node, axis); }
+  bool has_counts(int node) const { return !network_[node].counts.empty(); }
   /// As many as count says, i64 [1], along that axis: of a count that is known only these are left. -1: as it is.
   int counted(int node, int axis, int count);
   /// As if there were all along that axis.
   int uncounted(int node, int axis);
+  /// As if there were all along all axes.
+  int uncounted(int node);
+  /// The same, with that number behind the count of an axis, which it has no more.
+  int filled(int node, int axis, int number);
   /// The same, with zeros behind the counts of all axes.
   int with_zeros(int node);
+  /// The count of an axis, or its extent.
+  int length(int node, int axis);
+  /// The same, where a run must have made `count` be what there are along that axis. -1: as it is.
+  int sized(int node, int axis, int count);
   int check(int count, CountRule rule) { return add_count(network_, part_name("count"), count, std::move(rule)); }
 
   /// One function of operands that broadcast, computed in the type of the first (of the second, for `where`).

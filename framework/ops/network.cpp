@@ -14,6 +14,7 @@ namespace {
 // What all constants that are computed may take, more where the network has weights: what is beyond is computed anew in
 // each run. A file of some bytes may ask for any number of ones, any number of times. Shapes and the like do not count.
 constexpr std::size_t of_any_network = std::size_t{1} << 30, of_each_byte = 4, uncounted = std::size_t{4} << 10;
+constexpr std::int64_t most_sizes = 64;  // that are looked at as what a shape may depend on
 
 }  // namespace
 
@@ -74,18 +75,24 @@ int Network::append_constant(std::string name, Tensor value) {
 int Network::add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs) {
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  std::vector<Tensor> constants;
+  std::vector<Tensor> constants, most;
   for (const int input : inputs) {
     const Node& node = (*this)[input];
     shapes.push_back(node.shape);
     dtypes.push_back(node.dtype);
     if (node.constant.defined()) constants.push_back(node.constant);
+    if (node.constant.defined() || node.most.defined()) most.push_back(node.most.defined() ? node.most : node.constant);
   }
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs)};
   node.dtype = node.module->output_dtype(dtypes);
   node.shape = node.module->output_shape(shapes);
   if (shapes.empty() || constants.size() != shapes.size()) {
     node.counts = carried_counts(*this, *node.module, node.inputs, node.shape);
+    if (!shapes.empty() && most.size() == shapes.size() && node.shape.numel() <= most_sizes &&
+        dynamic_cast<const OnCpu*>(node.module.get()) == nullptr) {
+      node.most = node.module->is_view(shapes) ? most[0].view(node.shape)
+                                               : run_once(*node.module, most, node.shape, node.dtype, 1);
+    }
     return append(std::move(node));
   }
   if (node.module->is_view(shapes)) return append_constant(std::move(node.name), constants[0].view(node.shape));

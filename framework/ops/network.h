@@ -35,6 +35,9 @@ class Network {
     /// By axis: the node, i64 [1], that says how many of the extent, the capacity, there are in a run; -1: all. What is
     /// behind them is anything, but a function of the inputs. Empty: there are all along every axis.
     std::vector<int> counts = {};
+    /// Of a few numbers that runs make of counts: what they are where every count is the capacity. Taken for a bound
+    /// where a shape depends on them, which each run is then checked against. Undefined for others.
+    Tensor most = {};
   };
 
   const Node& operator[](int id) const { return nodes_[static_cast<std::size_t>(id)]; }
@@ -45,6 +48,7 @@ class Network {
   }
   /// Of a node that nobody else reads yet. -1: none after all.
   void set_count(int id, int axis, int count);
+  void set_most(int id, Tensor most) { nodes_[static_cast<std::size_t>(id)].most = std::move(most); }
 
   int add_input(std::string name, Shape shape, DType dtype);
   int add_constant(std::string name, Tensor value);

@@ -34,6 +34,13 @@ Tensor known_f32(const Expansion& e, int i) { return e.constant(i).to(DType::f32
 
 int pick(Expansion& e, int node, const std::vector<Picks>& picks, double fill) {
   const Shape from = e.shape(node);
+  // Single numbers that were put into a list, as exporters do with sizes: what of them is known stays so.
+  const std::vector<int> singles = picks.size() == 1 && from.rank() == 1 ? e.single_parts(node) : std::vector<int>();
+  if (!singles.empty() && !picks[0].places.empty() && std::ranges::min(picks[0].places) >= 0) {
+    std::vector<int> chosen;
+    for (const std::int64_t place : picks[0].places) chosen.push_back(singles[static_cast<std::size_t>(place)]);
+    return e.join(std::move(chosen), 0);
+  }
   const std::vector<std::int64_t> strides = row_major_strides(from);
   std::vector<std::int64_t> extents = extents_of(from);
   MoveProblem problem = {.axes = {}, .fill = fill};

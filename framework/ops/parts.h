@@ -54,6 +54,9 @@ int pick(Expansion& e, int node, const std::vector<Picks>& picks, double fill = 
 /// Places begin, begin + 1, ..., `length` of them, of a dimension of `extent`.
 Picks places_of(const Expansion& e, int axis, std::int64_t begin, std::int64_t length, std::int64_t extent);
 
+/// The places [capacity, 1], with a count, of what is not 0 in x, which has any shape, in row-major order.
+int places_of_true(Expansion& e, int x);
+
 /// Slices of an axis at places, known or not, i64 or i32.
 int take(Expansion& e, int data, int indices, int axis);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -39,6 +40,43 @@ struct Box {
 
 /// The score, negative, and the box: in the order in which they are taken.
 using Scored = std::pair<float, std::int64_t>;
+
+/// Which of two rows comes first, of NaN the largest: below 0, 0, above.
+template <class T>
+int compared(const T* a, const T* b, std::int64_t width) {
+  for (std::int64_t i = 0; i < width; ++i) {
+    if (a[i] < b[i] || (b[i] != b[i] && a[i] == a[i])) return -1;
+    if (b[i] < a[i] || (a[i] != a[i] && b[i] == b[i])) return 1;
+  }
+  return 0;
+}
+
+template <class T>
+void find_unique(const T* rows, std::int64_t width, std::int64_t count, bool sorted, std::int64_t* found,
+                 std::int64_t room, std::int64_t* order) {
+  std::int64_t *const first = found + 1, *const which = first + room, *const times = which + room;
+  std::iota(order, order + count, std::int64_t{0});
+  std::sort(order, order + count, [&](std::int64_t a, std::int64_t b) {
+    const int result = compared(rows + a * width, rows + b * width, width);
+    return result < 0 || (result == 0 && a < b);
+  });
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i == 0 || compared(rows + order[i] * width, rows + order[i - 1] * width, width) != 0)
+      first[found[0]++] = order[i];
+    which[order[i]] = found[0] - 1;
+    ++times[found[0] - 1];
+  }
+  if (sorted) return;
+  std::int64_t next = 0;  // numbered anew, by where each is first
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (first[which[i]] == i) order[which[i]] = next++;
+  }
+  std::fill_n(times, room, 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t number = which[i] = order[which[i]];
+    if (times[number]++ == 0) first[number] = i;
+  }
+}
 
 /// What lies along one dimension of a box: bins of so many samples each.
 struct Side {
@@ -90,7 +128,7 @@ struct Samples {
 void find_true(const Tensor& x, Tensor& found) {
   std::int64_t* const list = emptied(found);
   for (std::int64_t i = 0; i < x.numel(); ++i) {
-    if (static_cast<const std::uint8_t*>(x.raw())[i] != 0) list[++list[0]] = i;
+    if (static_cast<const std::uint8_t*>(x.raw())[i] != 0 && ++list[0] < found.numel()) list[list[0]] = i;
   }
 }
 
@@ -122,10 +160,19 @@ void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings,
         if (hidden) continue;
         candidates[kept++] = one;
         std::int64_t* const result = list + 1 + 3 * list[0]++;
+        if (3 * list[0] >= found.numel()) continue;
         result[0] = image, result[1] = c, result[2] = one.second;
       }
     }
   }
+}
+
+void find_unique(const Tensor& rows, const Tensor& count, bool sorted, Tensor& found, std::int64_t* workspace) {
+  const std::int64_t width = rows.shape()[1], room = found.numel() / 3, all = count.values<std::int64_t>()[0];
+  std::int64_t* const list = emptied(found);
+  if (rows.dtype() == DType::f64)
+    return find_unique(rows.values<double>().data(), width, all, sorted, list, room, workspace);
+  find_unique(rows.values<std::int64_t>().data(), width, all, sorted, list, room, workspace);
 }
 
 void RoiAlign::run(const Tensor& x, const Tensor& boxes, const Tensor& images, const Tensor& count, Tensor& output,
@@ -162,11 +209,11 @@ void RoiAlign::run(const Tensor& x, const Tensor& boxes, const Tensor& images, c
         begun = true, some.count = 0;
       };
       float inside = 0;
-      down.each(bin / to[3], [&](std::int64_t y0, std::int64_t y1, float y) {
-        inside += across.each(bin % to[3], [&](std::int64_t x0, std::int64_t x1, float x) {
+      down.each(bin / to[3], [&](std::int64_t y0, std::int64_t y1, float dy) {
+        inside += across.each(bin % to[3], [&](std::int64_t x0, std::int64_t x1, float dx) {
           const int i = some.count++;
           const std::int64_t places[] = {y0 * row + x0, y0 * row + x1, y1 * row + x0, y1 * row + x1};
-          const float weights[] = {(1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x};
+          const float weights[] = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
           std::copy_n(places, 4, some.place[i]), std::copy_n(weights, 4, some.weight[i]);
           if (some.count == Samples::most) add_up();
         });

@@ -6,8 +6,8 @@
 #include "lamina/base/thread_pool.h"
 #include "lamina/tensor/tensor.h"
 
-/// What is found among elements, as lists i64 that begin with how many there are and end in zeros, and what is done
-/// with it. None allocates.
+/// What is found among elements, as lists i64 that begin with how many there are, of which they hold what they have
+/// room for, and end in zeros; and what is done with it. None allocates.
 namespace lamina::cpu {
 
 /// The places of those that are true. found: [1 + elements of x, or more].
@@ -18,6 +18,11 @@ void find_true(const Tensor& x, Tensor& found);
 /// room for all: (image, class, box) of each. workspace: 16 bytes for each of N.
 void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings, bool centred, Tensor& found,
               std::byte* workspace);
+
+/// Which of rows [N, W] of i64 or f64, the first count[0] of them, are there once or more: their number, then, each
+/// with room for two rows at least and for N, the place of each, which of these each row is, and how often each is
+/// there. In the order of their values, where NaN is the largest, or of their places. workspace: N numbers.
+void find_unique(const Tensor& rows, const Tensor& count, bool sorted, Tensor& found, std::int64_t* workspace);
 
 /// ONNX's RoiAlign, its numbers by their names there.
 struct RoiAlign {

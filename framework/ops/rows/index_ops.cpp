@@ -1,9 +1,11 @@
 // Elements at places that an operand says.
 
 #include <algorithm>
+#include <limits>
 
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/rows/counts/counted.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -38,6 +40,10 @@ std::vector<std::int64_t> joined(std::span<const std::int64_t> a, std::span<cons
 
 /// Looks up indices: 0 for those behind their count.
 int gathered(Expansion& e, const GatherProblem& problem, Shape to, int data, int indices) {
+  const bool nd = problem.kind == GatherKind::nd;
+  const int first = nd ? problem.batch_dims : problem.dim, depth = nd ? static_cast<int>(e.shape(indices)[-1]) : 1;
+  indices = from_front(e, data, indices, first, depth);
+  for (int d = first; d < first + depth; ++d) data = e.uncounted(data, d);
   int result = e.solve(problem, to, e.dtype(data), {data, e.with_zeros(indices)});
   for (int d = 0; d < e.rank(indices); ++d) {
     const int axis = d + (problem.kind == GatherKind::take ? problem.dim : 0);
@@ -57,7 +63,7 @@ int take(Expansion& e, int data, int indices, int axis) {
   const Shape to =
       to_shape(joined(from.extents().first(at), e.shape(indices).extents(), from.extents().subspan(at + 1)));
   const Tensor& known = e.known(indices);
-  if (!known.defined() || known.numel() > longest_list)
+  if (!known.defined() || known.numel() > longest_list || e.count_of(data, axis) >= 0)
     return gathered(e, {.kind = GatherKind::take, .dim = axis}, to, data, indices);
   Picks picks = {.axis = axis, .places = to_integers(known)};
   for (std::int64_t& place : picks.places) place += place < 0 ? extent : 0;
@@ -117,7 +123,7 @@ int scatter(Expansion& e, ScatterProblem problem, int indices) {
                 {{"none", R::none}, {"add", R::add}, {"mul", R::mul}, {"max", R::max}, {"min", R::min}});
   const int data = e.input(0), updates = e.input(2);
   if (e.dtype(updates) != e.dtype(data)) e.refuse("expected updates of ", e.dtype(data), ", got ", e.dtype(updates));
-  return e.solve(problem, e.shape(data), e.dtype(data), {data, indices, updates});
+  return solve_scatter(e, problem, data, indices, updates);
 }
 
 int scatter_elements(Expansion& e) {
@@ -182,9 +188,11 @@ int top_k(Expansion& e) {
   TopKProblem problem = {.dim = e.axis_of(e.attributes().long_integer("axis", -1), e.rank(x))};
   problem.largest = e.attributes().boolean("largest", true);
   e.attributes().boolean("sorted", true);
-  const std::vector<std::int64_t> k = e.integers(1);
+  const Expansion::Sizes given = e.sizes(1);
+  const std::vector<std::int64_t>& k = given.most;
   if (k.size() != 1) e.refuse("expected one number as operand 2");
   Shape to = e.shape(x);
+  if (given.made[0] >= 0 || e.count_of(x, problem.dim) >= 0) return counted_top_k(e, problem, k[0], given.made[0]);
   if (k[0] < 0 || k[0] > to[problem.dim])
     e.refuse("there are no ", k[0], " elements along axis ", problem.dim, " of ", to);
   if (output < 0 || output > 1) e.refuse("there is no output ", output);

@@ -7,6 +7,7 @@
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/rows/counts/counted.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -48,8 +49,11 @@ Extents slice_places(Expansion& e, std::int64_t extent, std::int64_t start, std:
 }
 
 int slice(Expansion& e) {
-  const int x = e.input(0), rank = e.rank(x);
-  const Extents starts = e.integers(1), ends = e.integers(2);
+  int x = e.input(0);
+  const int rank = e.rank(x);
+  const Extents starts = e.integers(1);
+  const Expansion::Sizes to = e.sizes(2);
+  const Extents& ends = to.most;
   Extents axes(starts.size());
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
   if (e.has(3)) axes = e.integers(3);
@@ -61,6 +65,13 @@ int slice(Expansion& e) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d];
+    if (e.count_of(x, d) >= 0 || to.made[i] >= 0) {
+      if (steps[i] == 1 && to.made[i] < 0 && starts[i] == 0 && ends[i] >= extent) continue;
+      if (steps[i] != 1)
+        e.refuse("by steps of ", steps[i], " along axis ", d, ", of which a run knows how many; not supported");
+      x = counted_slice(e, x, d, starts[i], to.made[i], ends[i]);
+      continue;
+    }
     Extents places = slice_places(e, extent, starts[i], ends[i], steps[i]);
     const bool all = static_cast<std::int64_t>(places.size()) == extent && steps[i] == 1;
     if (!all) picks.push_back({d, std::move(places)});
@@ -76,6 +87,8 @@ int split(Expansion& e) {
   const std::int64_t outputs = e.attributes().long_integer("num_outputs", 0);
   Extents sizes;
   if (e.has(1)) {
+    const Expansion::Sizes given = e.sizes(1);
+    if (given.made.size() == 1 && given.made[0] >= 0) return e.sized(x, axis, given.made[0]);
     sizes = e.integers(1);
   } else {
     if (outputs < 1 || outputs > longest_list) e.refuse("expected sizes or num_outputs, got ", outputs);
@@ -98,7 +111,7 @@ int concat_op(Expansion& e) {
   std::vector<int> nodes = e.all_inputs();
   if (nodes.empty()) e.refuse("expected an operand");
   const int axis = e.axis_of(e.attributes().long_integer("axis", 0), e.rank(nodes[0]));
-  return e.join(std::move(nodes), axis);
+  return join_there(e, std::move(nodes), axis);
 }
 
 /// The place that padding of an axis repeats, or -1.
@@ -148,9 +161,10 @@ int pad(Expansion& e) {
 /// NumPy's broadcasting to a shape: both ways.
 int expand(Expansion& e) {
   const int x = e.input(0);
-  Extents to = e.integers(1);
+  Expansion::Sizes given = e.sizes(1);
+  Extents& to = given.most;
   const Shape from = e.shape(x);
-  while (to.size() < from.rank()) to.insert(to.begin(), 1);
+  while (to.size() < from.rank()) to.insert(to.begin(), 1), given.made.insert(given.made.begin(), -1);
   const std::size_t missing = to.size() - from.rank();
   const Extents strides = row_major_strides(from);
   MoveProblem problem;
@@ -165,8 +179,13 @@ int expand(Expansion& e) {
     problem.axes.push_back(std::move(axis));
   }
   const Shape result = to_shape(to);
-  if (result.numel() == from.numel()) return e.reshape(x, result);
-  return e.move(x, std::move(problem), result);
+  int node = result.numel() == from.numel() ? e.reshape(x, result) : e.move(x, std::move(problem), result);
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    const int axis = static_cast<int>(d), count = given.made[d];
+    const bool repeated = d < missing || from.extents()[d - missing] == 1;
+    node = repeated ? e.counted(node, axis, count) : e.sized(node, axis, count);
+  }
+  return node;
 }
 
 int tile(Expansion& e) {

@@ -236,7 +236,10 @@ int lrn(Expansion& e) {
   return e.cast(e.reshape(y, e.shape(x)), e.dtype(x));
 }
 
-int softmax(Expansion& e, int x, int axis) { return e.add(Softmax(axis), {x}); }
+int softmax(Expansion& e, int x, int axis) {
+  const int count = e.count_of(x, axis);
+  return e.counted(e.add(Softmax(axis), {e.filled(x, axis, e.least(DType::f32))}), axis, count);
+}
 
 int log_softmax(Expansion& e, int x, int axis) {
   return e.solve(SoftmaxProblem{.dim = axis, .kind = SoftmaxKind::log_softmax}, e.shape(x), DType::f32, {x});

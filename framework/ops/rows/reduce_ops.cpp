@@ -6,6 +6,7 @@
 #include "lamina/layers/pool2d.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/rows/counts/counted.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -27,11 +28,14 @@ int reduce(Expansion& e) {
   std::ranges::sort(axes);
   const Shape& from = e.shape(x);
   // Exporters write a global average so; kernels that pool know images stored channels last.
-  if (kind == Reduction::mean && axes == std::vector{2, 3} && rank == 4 && e.dtype(x) == DType::f32 &&
-      from.numel() > 0) {
+  if (kind == Reduction::mean && axes == std::vector{2, 3} && rank == 4 && e.count_of(x, 2) < 0 &&
+      e.count_of(x, 3) < 0 && e.dtype(x) == DType::f32 && from.numel() > 0) {
     const Shape pooled = {from[0], from[1]};
     const int mean = e.add(AdaptiveAvgPool2d(1), {x});
     return keep ? mean : e.reshape(mean, pooled);
+  }
+  for (const int axis : axes) {
+    if (e.count_of(x, axis) >= 0) return counted_reduce(e, kind, x, axes, keep);
   }
   if (!axes.empty()) return e.reduce(kind, x, axes, keep);
   // Over no axes each element is all there is: |x| for l1, x * x for sum_square.
@@ -47,6 +51,7 @@ int place_of(Expansion& e) {
   if (rank == 0) return e.reshape(e.reduce(kind, e.reshape(x, {1}), {0}, false), {});
   const int d = e.axis_of(axis, rank);
   if (e.shape(x)[d] == 0) e.refuse("there is nothing along axis ", axis, " of ", e.shape(x));
+  if (e.count_of(x, d) >= 0 && !last) return counted_reduce(e, kind, x, {d}, keep);
   return e.reduce(kind, x, {d}, keep, last);
 }
 

@@ -6,6 +6,7 @@
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/rows/counts/counted.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -18,7 +19,8 @@ int reshape(Expansion& e) {
   const int x = e.input(0);
   const Shape from = e.shape(x);
   const bool zero_is_zero = e.attributes().boolean("allowzero", false);
-  Extents to = e.integers(1);
+  const Expansion::Sizes given = e.sizes(1);
+  Extents to = given.most;
   std::int64_t known = 1;
   auto rest = to.end();
   for (auto extent = to.begin(); extent != to.end(); ++extent) {
@@ -42,9 +44,13 @@ int reshape(Expansion& e) {
   }
   if (to_shape(to).numel() != from.numel()) e.refuse("cannot read ", from, " as ", to_shape(to));
   int result = e.reshape(x, to_shape(to));
-  for (std::size_t i = 0; i < to.size(); ++i) {  // an extent that the file says is one that a run must have
+  for (std::size_t i = 0; i < to.size(); ++i) {  // an extent that is said is one that a run must have
     const int d = static_cast<int>(i), count = e.count_of(result, d);
-    if (count >= 0 && e.integers(1)[i] > 0) result = e.counted(result, d, e.check(count, {.expected = to[i]}));
+    if (given.made[i] >= 0) {
+      result = e.sized(result, d, given.made[i]);
+    } else if (count >= 0 && given.most[i] > 0) {
+      result = e.counted(result, d, e.check(count, {.expected = to[i]}));
+    }
   }
   return result;
 }
@@ -103,11 +109,17 @@ int shape(Expansion& e) {
     return std::clamp<std::int64_t>(given < 0 ? std::max(given, -rank) + rank : given, 0, rank);
   };
   const std::int64_t start = bound("start", 0), end = std::max(start, bound("end", rank));
-  const Extents part(all.begin() + start, all.begin() + end);
-  return whole_numbers(e, part, {end - start});
+  std::vector<int> lengths;
+  for (std::int64_t d = start; d < end; ++d) lengths.push_back(e.length(e.input(0), static_cast<int>(d)));
+  return lengths.empty() ? whole_numbers(e, {}, {0}) : e.join(std::move(lengths), 0);
 }
 
-int size(Expansion& e) { return whole_numbers(e, {e.shape(e.input(0)).numel()}, {}); }
+int size(Expansion& e) {
+  int product = e.constant_node(Tensor::from(std::vector<std::int64_t>{1}, {1}));
+  for (int d = 0; d < e.rank(e.input(0)); ++d)
+    product = e.pointwise(Pointwise::mul, {product, e.length(e.input(0), d)});
+  return e.reshape(product, {});
+}
 
 /// The value is an attribute of numbers ("value"), of the type "dtype"; 0 of f32 if there is none.
 int constant_of_shape(Expansion& e) {
@@ -126,6 +138,7 @@ int constant_of_shape(Expansion& e) {
 
 int range(Expansion& e) {
   const DType dtype = e.dtype(e.input(0));
+  if (!e.known(e.input(1)).defined()) return counted_range(e);
   const double start = e.number(0), limit = e.number(1), step = e.number(2);
   const double count = std::ceil((limit - start) / step);
   if (!(step != 0) || !(std::abs(count) <= static_cast<double>(longest_list)))
@@ -165,7 +178,10 @@ int eye_like(Expansion& e) {
 }
 
 /// One of two operands. graph/resolve.cpp leaves out what only the other needs.
-int choose(Expansion& e) { return e.input(e.number(0) != 0 ? 1 : 2); }
+int choose(Expansion& e) {
+  if (!e.known(e.input(0)).defined() && e.sizes(0).made.size() == 1) return choose_in_run(e);
+  return e.input(e.number(0) != 0 ? 1 : 2);
+}
 
 constexpr OpRow shape_rows[] = {{"ConstantOfShape", constant_of_shape},
                                 {"EyeLike", eye_like},

@@ -16,14 +16,18 @@ int found(Expansion& e, std::int64_t most, std::int64_t width, std::vector<int> 
           OnCpu::Run run) {
   const std::int64_t capacity = std::max<std::int64_t>(2, most), end = 1 + capacity * width;  // 1 would broadcast
   const int list = e.add(OnCpu(e.op(), {end}, DType::i64, workspace, std::move(run)), std::move(inputs));
-  return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0, e.slice(list, 0, 0, 1));
+  return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0,
+                   e.check(e.slice(list, 0, 0, 1), {.most = capacity}));
 }
 
-/// The places [capacity, 1] of what is not 0 in x, which has any shape, in row-major order.
+}  // namespace
+
 int places_of_true(Expansion& e, int x) {
   return found(e, e.shape(x).numel(), 1, {e.cast(e.with_zeros(x), DType::boolean)}, 0,
                [](auto in, auto out, const Execution&) { cpu::find_true(in[0], out[0]); });
 }
+
+namespace {
 
 int non_zero(Expansion& e) {
   const int x = e.rank(e.input(0)) > 0 ? e.input(0) : e.reshape(e.input(0), {1});
@@ -49,7 +53,12 @@ int compress(Expansion& e) {
 }
 
 int non_max_suppression(Expansion& e) {
-  const int boxes = e.cast(e.input(0), DType::f32), scores = e.cast(e.input(1), DType::f32);
+  int boxes = e.cast(e.input(0), DType::f32), scores = e.cast(e.input(1), DType::f32);
+  if (e.rank(scores) == 3 && e.rank(boxes) == 3) {  // behind the count there is no score
+    scores = e.sized(scores, 2, e.count_of(boxes, 1));
+    scores = e.filled(scores, 2, e.scalar(std::numeric_limits<double>::quiet_NaN(), DType::f32));
+    boxes = e.uncounted(boxes, 1);
+  }
   const Shape from = e.shape(boxes), of = e.shape(scores);
   if (from.rank() != 3 || of.rank() != 3 || from[2] != 4 || from[0] != of[0] || from[1] != of[2])
     e.refuse("expected boxes [B, N, 4] and scores [B, C, N], got ", from, " and ", of);
@@ -70,13 +79,17 @@ int non_max_suppression(Expansion& e) {
 
 /// The mean, or the largest, of pixels between pixels in each of the bins of boxes.
 int roi_align(Expansion& e) {
-  const int x = as_f32(e, e.input(0)), given = e.input(1), count = e.count_of(given, 0);
+  const int x = as_f32(e, e.input(0));
+  int given = e.input(1);
+  if (e.rank(given) != 2 || e.rank(e.input(2)) != 1)
+    e.refuse("expected boxes [R, 4] and images [R], got ", e.shape(given), " and ", e.shape(e.input(2)));
+  given = e.sized(given, 0, e.count_of(e.input(2), 0));
+  const int count = e.count_of(given, 0);
   const int boxes = as_f32(e, e.with_zeros(given)), images = e.cast(e.with_zeros(e.input(2)), DType::i64);
   const Shape from = e.shape(x), of = e.shape(boxes);
   const auto size = [&](std::string_view name) { return e.attributes().long_integer(name, 1); };
-  const Shape to = {of.rank() > 0 ? of[0] : 0, from.rank() > 1 ? from[1] : 0, size("output_height"),
-                    size("output_width")};
-  if (from.rank() != 4 || of.rank() != 2 || of[1] != 4 || e.shape(images) != Shape{of[0]} || from.numel() == 0)
+  const Shape to = {of[0], from.rank() > 1 ? from[1] : 0, size("output_height"), size("output_width")};
+  if (from.rank() != 4 || of[1] != 4 || e.shape(images) != Shape{of[0]} || from.numel() == 0)
     e.refuse("expected operands [N, C, H, W], [R, 4] and [R], got ", from, ", ", of, " and ", e.shape(images));
   const cpu::RoiAlign how = {
       .max = choice<bool>(e, "mode", e.attributes().text("mode", "avg"), {{"avg", false}, {"max", true}}),
@@ -96,13 +109,40 @@ int roi_align(Expansion& e) {
   return e.counted(e.cast(y, e.dtype(e.input(0))), 0, count);
 }
 
-int unknown_extent(Expansion& e) { e.refuse("the size of its result is known only when it runs; not supported"); }
+/// Slices of an axis, or elements, that are there once or more. "output" says which of Y, its places, those of all
+/// slices in Y, and how often each is there.
+int unique(Expansion& e) {
+  int x = e.input(0);
+  const bool whole = !e.attributes().has("axis"), sorted = e.attributes().boolean("sorted", true);
+  const std::int64_t wanted = e.attributes().long_integer("axis", 0), output = e.attributes().long_integer("output", 0);
+  if (whole) x = e.reshape(x, {e.shape(x).numel()});
+  const int axis = e.axis_of(wanted, e.rank(x)), count = e.count_of(x, axis);
+  const std::int64_t extent = e.shape(x)[axis], room = std::max<std::int64_t>(extent, 2);  // 1 would broadcast
+  if (e.shape(x).numel() == 0) e.refuse("there is nothing in an operand ", e.shape(e.input(0)));
+  if (output < 0 || output > 3) e.refuse("there is no output ", output);
+  const int all = e.once([&] {
+    std::vector<int> order = {axis};
+    for (int d = 0; d < e.rank(x); ++d) {
+      if (d != axis) order.push_back(d);
+    }
+    const int rows = e.reshape(e.permute(e.uncounted(x, axis), order), {extent, e.shape(x).numel() / extent});
+    const auto run = [sorted](auto in, auto out, const Execution& execution) {
+      cpu::find_unique(in[0], in[1], sorted, out[0], static_cast<std::int64_t*>(execution.workspace));
+    };
+    return e.add(OnCpu(e.op(), {1 + 3 * room}, DType::i64, static_cast<std::size_t>(room) * sizeof(std::int64_t), run),
+                 {e.cast(rows, is_float(e.dtype(x)) ? DType::f64 : DType::i64), e.length(x, axis)});
+  });
+  if (output == 2) return e.counted(e.slice(all, 0, 1 + room, 1 + room + extent), 0, count);
+  const std::int64_t first = output == 3 ? 1 + 2 * room : 1;
+  const int found = e.counted(e.slice(all, 0, first, first + room), 0, e.check(e.slice(all, 0, 0, 1), {.most = room}));
+  return output == 0 ? take(e, e.uncounted(x, axis), found, axis) : found;
+}
 
 constexpr OpRow count_rows[] = {{"Compress", compress},
                                 {"NonMaxSuppression", non_max_suppression},
                                 {"NonZero", non_zero},
                                 {"RoiAlign", roi_align},
-                                {"Unique", unknown_extent}};
+                                {"Unique", unique}};
 
 }  // namespace
 

@@ -1,0 +1,113 @@
+// What an Expansion does with values of which only a run knows how many elements they have.
+
+#include <algorithm>
+#include <limits>
+
+#include "lamina/layers/concat.h"
+#include "lamina/layers/views.h"
+#include "lamina/ops/expansion.h"
+#include "lamina/ops/parts.h"
+
+namespace lamina::detail {
+
+int Expansion::least(DType dtype) {
+  if (is_float(dtype)) return scalar(-std::numeric_limits<double>::infinity(), dtype);
+  return constant_node(Tensor::from(std::vector{std::numeric_limits<std::int64_t>::min()}, {}).to(dtype));
+}
+
+int Expansion::greatest(DType dtype) {
+  if (is_float(dtype)) return scalar(std::numeric_limits<double>::infinity(), dtype);
+  return constant_node(Tensor::from(std::vector{std::numeric_limits<std::int64_t>::max()}, {}).to(dtype));
+}
+
+int Expansion::uncounted(int node, int axis) {
+  if (count_of(node, axis) < 0) return node;
+  const int result = add(Reshape(shape(node)), {node});
+  network_.set_count(result, axis, -1);
+  return result;
+}
+
+int Expansion::counted(int node, int axis, int count) {
+  if (count < 0) return node;
+  if (known(count).defined()) return slice(uncounted(node, axis), axis, 0, to_integers(known(count))[0]);
+  if (known(node).defined()) {  // no constant any more, which others could take for all there is
+    const int there = pointwise(Pointwise::less, {places_along(*this, axis, rank(node), shape(node)[axis]), count});
+    node = pointwise(Pointwise::where, {there, node, scalar(0, dtype(node))});
+  }
+  const int result = add(Reshape(shape(node)), {node});
+  network_.set_count(result, axis, count);
+  return result;
+}
+
+int Expansion::uncounted(int node) {
+  for (int axis = 0; axis < rank(node); ++axis) node = uncounted(node, axis);
+  return node;
+}
+
+int Expansion::filled(int node, int axis, int number) {
+  const int count = count_of(node, axis);
+  if (count < 0) return node;
+  const int there = pointwise(Pointwise::less, {places_along(*this, axis, rank(node), shape(node)[axis]), count});
+  return pointwise(Pointwise::where, {there, uncounted(node, axis), number});
+}
+
+int Expansion::with_zeros(int node) {
+  for (int axis = 0; axis < rank(node); ++axis) {
+    if (count_of(node, axis) >= 0) node = filled(node, axis, scalar(0, dtype(node)));
+  }
+  return node;
+}
+
+int Expansion::length(int node, int axis) {
+  const int count = count_of(node, axis);
+  return count >= 0 ? count : constant_node(Tensor::from(std::vector{shape(node)[axis]}, {1}));
+}
+
+int Expansion::sized(int node, int axis, int count) {
+  if (count < 0 || count == count_of(node, axis)) return node;
+  count = check(join({length(node, axis), count}, 0), {});
+  return count_of(node, axis) < 0 && shape(node)[axis] == 1 ? node : counted(node, axis, count);
+}
+
+std::vector<int> Expansion::single_parts(int node) const {
+  const Network::Node& made = network_[node];
+  const auto single = [&](int part) { return shape(part).numel() == 1; };
+  const bool joined = rank(node) == 1 && dynamic_cast<const Concat*>(made.module.get()) != nullptr;
+  return joined && std::ranges::all_of(made.inputs, single) ? made.inputs : std::vector<int>();
+}
+
+Expansion::Sizes Expansion::sizes(int i) {
+  Sizes result;
+  for (std::vector<int> left = {input(i)}; !left.empty();) {
+    const int node = left.back();
+    left.pop_back();
+    const Network::Node& made = network_[node];
+    const Tensor most = made.most;
+    if (made.constant.defined()) {
+      for (const std::int64_t number : to_integers(made.constant))
+        result.most.push_back(number), result.made.push_back(-1);
+      continue;
+    }
+    if (made.shape.numel() != 1) {
+      const auto* joined = dynamic_cast<const Concat*>(made.module.get());
+      std::vector<int> parts = made.inputs;
+      if (joined == nullptr || made.shape.rank() != 1) {
+        parts.clear();
+        const std::int64_t count = made.shape.numel();
+        const int flat = reshape(node, {count});
+        for (std::int64_t place = 0; place < count && count <= longest_list; ++place)
+          parts.push_back(slice(flat, 0, place, place + 1));
+      }
+      left.insert(left.end(), parts.rbegin(), parts.rend());
+      continue;
+    }
+    if (!most.defined()) (void)constant(i);                                     // which throws
+    const std::int64_t room = std::max<std::int64_t>(to_integers(most)[0], 2);  // 1 would broadcast
+    const int one = cast(reshape(node, {1}), DType::i64);
+    result.most.push_back(room);
+    result.made.push_back(is_count(network_, one) ? one : check(one, {.most = room}));
+  }
+  return result;
+}
+
+}  // namespace lamina::detail
