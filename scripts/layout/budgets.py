@@ -33,7 +33,7 @@ EVERY_BUILD = {
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
     "framework/files": 2_276,
-    "framework/graph": 1_598,  # branches that a run takes; counts of outputs; what scores are, inputs with a value; pictures in every form, what exporters note
+    "framework/graph": 1_600,  # branches that a run takes; counts of outputs; what scores are, inputs with a value; pictures in every form, what exporters note
     "framework/images": 1_959,  # usual ways by name, which the command and Python had; resizing as OpenCV does, which was detect's alone; animated WebP, JPEG without its end
     "framework/kernel/map": 1_115,  # codes, reductions of nothing, several launches; what a Map is, which problems are Maps, and two of them as one, rolls and padding between them
     "framework/kernel": 2_722,  # what of a problem each kernel reads, by construction; recurrent layers
