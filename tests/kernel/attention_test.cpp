@@ -123,6 +123,12 @@ std::vector<Case> cases() {
       {1, 1, 1, 129, 65, 32, 32, {.scale = 0.18}},
       {1, 1, 1, 33, 80, 64, 48, {.scale = 0.125}},
       {1, 2, 2, 200, 81, 96, 96, {.scale = 0.1}},
+      // few rows: small windows, heads that are no whole packs, several heads of a group, positions in two tiles
+      {50, 4, 4, 16, 16, 6, 6, {.scale = 0.4}},
+      {3, 2, 2, 31, 50, 16, 10, {.scale = 0.25}},
+      {5, 6, 3, 9, 64, 64, 64, {.scale = 0.125, .causal = true, .past = 40}},
+      {6, 3, 3, 16, 16, 32, 32, {.scale = 0.18}, {2, 3, 16, 16}},
+      {2, 2, 2, 20, 33, 14, 14, {.scale = -0.3}, {20, 1}},
       // scales of either sign, and none
       {1, 2, 2, 20, 140, 24, 24, {.scale = -0.2}},
       {1, 2, 2, 20, 140, 24, 24, {.scale = 0}},
@@ -136,7 +142,7 @@ TEST(Attention, ShapesMasksAndGroups) {
       for (const Case& c : cases()) {
         check(c, dtype, device);
         if (!device.is_cuda()) continue;
-        for (const char* kernel : {"split", "mma", "online"}) check(c, dtype, device, {.kernel = kernel});
+        for (const char* kernel : {"few", "split", "mma", "online"}) check(c, dtype, device, {.kernel = kernel});
       }
     }
   }
@@ -149,7 +155,7 @@ TEST(Attention, RowsThatLieApart) {
       for (const Case& c : cases()) {
         if (device.is_cpu() && c.h != c.g) continue;  // its rows of queries are one matrix
         for (const std::int64_t gap : {0, 128, 3}) {
-          for (const char* kernel : {"", "mma"}) {
+          for (const char* kernel : {"", "mma"}) {  // where rows are few, the first is "few"
             check(c, dtype, device, {.kernel = device.is_cuda() ? kernel : "", .strided = 3, .gap = gap});
           }
         }
@@ -207,16 +213,17 @@ TEST(Attention, InfinityAmongScoresIsAsInTheFormula) {
 TEST(Attention, WhatIsNotFiniteIsAsInTheFormula) {
   for (const Device device : devices_here()) {
     for (const DType dtype : product_types(device)) {
-      for (const char* kernel : {"", "split", "mma", "online"}) {
+      for (const char* kernel : {"", "few", "split", "mma", "online"}) {
         if (!device.is_cuda() && *kernel != 0) continue;
-        for (const std::int64_t length : {20, 90}) {
-          const Case c = {1, 2, 2, length, 90, 24, 24, {.scale = 0.2, .causal = true, .past = 70}};
+        using Extents = std::pair<std::int64_t, std::int64_t>;
+        for (const auto& [length, positions] : {Extents{20, 90}, {90, 90}, {20, 60}}) {
+          const Case c = {1, 2, 2, length, positions, 24, 24, {.scale = 0.2, .causal = true, .past = positions - 20}};
           Operands o = draw_operands(c, DType::f32);
           auto q = o.inputs[0].values<float>(), k = o.inputs[1].values<float>(), v = o.inputs[2].values<float>();
           q[3 * 24 + 5] = static_cast<float>(inf_value);  // of one row
           k[9 * 24 + 2] = static_cast<float>(-inf_value);
           v[40 * 24 + 7] = static_cast<float>(inf_value), v[41 * 24 + 8] = NAN;
-          v[(90 + 85) * 24 + 1] = NAN;  // not everybody sees it
+          v[static_cast<std::size_t>((2 * positions - 5) * 24 + 1)] = NAN;  // not everybody sees it
           for (Tensor& t : o.inputs) t = t.to(dtype);
           const RunOptions options = {.kernel = kernel};
           const ProblemRun<AttentionProblem> run(c.problem, o.inputs, o.output, dtype, device, options);
@@ -226,7 +233,8 @@ TEST(Attention, WhatIsNotFiniteIsAsInTheFormula) {
             const double atol = dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 4e-3 : 3e-2;
             truth.push_back({value, atol + 4 * rounding(dtype) * std::abs(value)});
           }
-          expect_near(run.run(), truth, detail::concat(kernel, ", ", length, " rows, ", dtype, " on ", device));
+          expect_near(run.run(), truth,
+                      detail::concat(kernel, ", ", length, " x ", positions, ", ", dtype, " on ", device));
         }
       }
     }

@@ -212,8 +212,8 @@ std::unique_ptr<Operator> prepare_attention(const AttentionProblem& problem, con
       [e = detail::attention_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
         with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
           with_tile(e, [&]<class Tile>(Tile) {
-            launch_attention<T>(attention_kernel<Tile, T>, Tile::BR, threads, bytes<Tile>, e, inputs, outputs[0],
-                                execution.stream);
+            launch_attention<T>(attention_kernel<Tile, T>, grid_of_rows(e, Tile::BR), threads, bytes<Tile>, e, inputs,
+                                outputs[0], execution.stream);
           });
         });
       });

@@ -12,6 +12,7 @@ template <int most, bool aligned, bool masked, class T>
 struct Blocks {
   static constexpr int warps = 4, threads = 32 * warps, block_rows = 16 * warps;
   static constexpr int positions = 128 / sizeof(T), stage_elements = 2 * positions * pitch<most, T>;
+  static constexpr int unit = aligned ? 16 : static_cast<int>(sizeof(T));
   static constexpr int bytes = 2 * stage_elements * static_cast<int>(sizeof(T));
   /// Blocks of a multiprocessor, without registers in local memory.
   static constexpr int resident = (most == 32 ? 4 : most == 64 ? 3 : 2) - (sizeof(T) == sizeof(float) ? 1 : 0);
@@ -29,16 +30,16 @@ struct Blocks {
       if (position < block.end) {
         T* const stage = stage_of(position);
         const int left = rows.positions - position;
-        load_rows<positions, most, threads, aligned>(stage, k + position * e.k.row, left, depth,
-                                                     [&](int row) { return row * e.k.row; });
-        load_rows<positions, most, threads, aligned>(stage + positions * pitch<most, T>, v + position * e.v.row, left,
-                                                     width, [&](int row) { return row * e.v.row; });
+        load_rows<positions, most, threads, unit>(stage, k + position * e.k.row, left, depth,
+                                                  [&](int row) { return row * e.k.row; });
+        load_rows<positions, most, threads, unit>(stage + positions * pitch<most, T>, v + position * e.v.row, left,
+                                                  width, [&](int row) { return row * e.v.row; });
       }
       ptx::copy_async_commit();
     };
     // Queries pass through the second stage once.
     T* const queries = stage_of(positions);
-    load_rows<block_rows, most, threads, aligned>(
+    load_rows<block_rows, most, threads, unit>(
         queries, q, block.here, depth, [&](int row) { return row < block.here ? rows.at(e.q, block.first + row) : 0; });
     ptx::copy_async_commit();
     fill(0);
@@ -65,42 +66,7 @@ struct Blocks {
       }
     }
     __syncthreads();  // everybody is done with the keys, and outputs pass through their place
-    if (!idle) store_rows(output, own, shared + warp * 16 * pitch<most, T>);
-  }
-
-  /// Writes 16 rows of outputs; with rows of whole chunks by way of shared memory [16, pitch] of the warp's own.
-  __device__ static void store_rows(T* output, const OwnRows<most, masked, T>& own, T* shared) {
-    const AttentionRows& rows = own.block.rows;
-    const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float total = over_row(own.softmax.sum[h], [](float a, float b) { return a + b; });
-      const float factor = total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
-      const int row = own.first + lane / 4 + 8 * h;
-      T* const to = aligned || row >= rows.count ? nullptr : output + rows.at(rows.e.output, row);
-#pragma unroll
-      for (int j = 0; j < most / 8; ++j) {
-        const int column = 8 * j + lane % 4 * 2;
-        const float x = own.outputs[j][2 * h] * factor, y = own.outputs[j][2 * h + 1] * factor;
-        if constexpr (aligned) {
-          store_pair(shared + (lane / 4 + 8 * h) * pitch<most, T> + column, x, y);
-        } else if (to != nullptr) {
-          if (column < width) to[column] = from_f32<T>(x);
-          if (column + 1 < width) to[column + 1] = from_f32<T>(y);
-        }
-      }
-    }
-    if constexpr (aligned) {
-      __syncwarp();
-      constexpr int chunks = most / chunk<T>;
-#pragma unroll
-      for (int i = 0; i < 16 * chunks / 32; ++i) {
-        const int place = lane + 32 * i, row = place / chunks, column = place % chunks * chunk<T>;
-        if (own.first + row >= rows.count || column >= width) continue;
-        *reinterpret_cast<Pack<T>*>(output + rows.at(rows.e.output, own.first + row) + column) =
-            *reinterpret_cast<const Pack<T>*>(shared + row * pitch<most, T> + column);
-      }
-    }
+    if (!idle) store_rows<unit>(output, own, shared + warp * 16 * pitch<most, T>);
   }
 };
 

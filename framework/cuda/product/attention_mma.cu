@@ -33,8 +33,7 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
   extern __shared__ __align__(16) unsigned char memory[];
   let_successor_start();
   const Scale scale(static_cast<float>(e.scale), mask != nullptr);
-  const bool pairs = e.mask[3] == 1 && (e.mask[0] | e.mask[1] | e.mask[2] | e.positions) % 2 == 0 &&
-                     reinterpret_cast<std::uintptr_t>(mask) % (2 * sizeof(T)) == 0;
+  const bool mask_pairs = has_pairs(mask, e);
   each_pair(e, [&](const AttentionRows& rows) {
     const int first = static_cast<int>(blockIdx.x) * Share::block_rows;
     const auto range = rows.range(first, Share::block_rows);
@@ -46,7 +45,7 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
                 .here = min(rows.count - first, Share::block_rows),
                 .end = range.most,
                 .whole_end = range.least,
-                .mask_pairs = pairs},
+                .mask_pairs = mask_pairs},
                q, k + rows.at_position(e.k, 0), v + rows.at_position(e.v, 0), mask, output,
                reinterpret_cast<T*>(memory));
   });
@@ -55,17 +54,8 @@ __global__ void __launch_bounds__(Share::threads, Share::resident)
 
 template <class Share, class T>
 void launch(const AttentionExtents& e, Inputs inputs, Tensor& output, Stream stream) {
-  launch_attention<T>(attention_mma_kernel<Share, T>, Share::block_rows, Share::threads, Share::bytes, e, inputs,
-                      output, stream);
-}
-
-/// Whether every row begins on 16 bytes.
-bool has_chunks(DType dtype, const AttentionExtents& e) {
-  const auto chunk = static_cast<std::int64_t>(16 / size_of(dtype));
-  const auto fits = [&](const detail::RowStrides& s, std::int64_t columns) {
-    return s.image % chunk == 0 && s.head % chunk == 0 && s.row % chunk == 0 && columns % chunk == 0;
-  };
-  return fits(e.q, e.depth) && fits(e.k, e.depth) && fits(e.v, e.width) && fits(e.output, e.width);
+  launch_attention<T>(attention_mma_kernel<Share, T>, grid_of_rows(e, Share::block_rows), Share::threads, Share::bytes,
+                      e, inputs, output, stream);
 }
 
 }  // namespace
@@ -83,7 +73,7 @@ std::unique_ptr<Operator> prepare_attention_mma(const AttentionProblem& problem,
                                                                     const Execution& execution) {
                           Tensor& output = outputs[0];
                           const auto aligned = [](const Tensor& tensor) { return aligned_to_16(tensor.raw()); };
-                          const bool whole = has_chunks(output.dtype(), e) &&
+                          const bool whole = has_rows_of(16, output.dtype(), e) &&
                                              std::ranges::all_of(inputs.first(3), aligned) && aligned(output);
                           with_attention_types(output.dtype(), e, [&]<int most, class T>(Width<most>, T*) {
                             const auto run = [&](auto* share) {
@@ -100,12 +90,10 @@ std::unique_ptr<Operator> prepare_attention_mma(const AttentionProblem& problem,
 bool takes_attention_split(const AttentionProblem& problem, const Preparation& p) {
   if (!takes_attention_mma(problem, p) || p.batch_invariant) return false;
   const AttentionExtents e = detail::attention_extents(problem, p);
-  const DType dtype = p.input().format.dtype;
-  const auto aligned = [](const View& view) { return view.alignment % 16 == 0; };
   int bytes = 0;
-  with_attention_types(dtype, e, [&]<int most, class T>(Width<most>, T*) { bytes = Warps<most, true, T>::bytes; });
-  return has_chunks(dtype, e) && std::ranges::all_of(p.inputs, aligned) && std::ranges::all_of(p.outputs, aligned) &&
-         bytes <= p.device.shared_bytes;
+  with_attention_types(p.input().format.dtype, e,
+                       [&]<int most, class T>(Width<most>, T*) { bytes = Warps<most, true, T>::bytes; });
+  return has_rows_of(16, p, e) && bytes <= p.device.shared_bytes;
 }
 
 /// Where blocks of 64 rows would leave multiprocessors idle, and there are several tiles of positions to share.

@@ -89,4 +89,43 @@ struct OwnRows {
   }
 };
 
+/// Writes a warp's 16 rows of outputs, which begin and end on whole `unit`s of bytes; those of 16 by way of shared
+/// memory [16, pitch] of the warp's own.
+template <int unit, int most, bool masked, class T>
+__device__ __forceinline__ void store_rows(T* output, const OwnRows<most, masked, T>& own, T* shared) {
+  const AttentionRows& rows = own.block.rows;
+  const int lane = static_cast<int>(threadIdx.x % 32), width = static_cast<int>(rows.e.width);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float total = over_row(own.softmax.sum[h], [](float a, float b) { return a + b; });
+    const float factor = total == 0.0f ? 1.0f : 1.0f / total;  // a row that sees nothing is 0
+    const int row = own.first + lane / 4 + 8 * h;
+    T* const to = unit == 16 || row >= rows.count ? nullptr : output + rows.at(rows.e.output, row);
+#pragma unroll
+    for (int j = 0; j < most / 8; ++j) {
+      const int column = 8 * j + lane % 4 * 2;
+      const float x = own.outputs[j][2 * h] * factor, y = own.outputs[j][2 * h + 1] * factor;
+      if constexpr (unit == 16) {
+        store_pair(shared + (lane / 4 + 8 * h) * pitch<most, T> + column, x, y);
+      } else if (unit > sizeof(T)) {
+        if (to != nullptr && column < width) store_pair(to + column, x, y);
+      } else if (to != nullptr) {
+        if (column < width) to[column] = from_f32<T>(x);
+        if (column + 1 < width) to[column + 1] = from_f32<T>(y);
+      }
+    }
+  }
+  if constexpr (unit == 16) {
+    __syncwarp();
+    constexpr int chunks = most / chunk<T>;
+#pragma unroll
+    for (int i = 0; i < 16 * chunks / 32; ++i) {
+      const int place = lane + 32 * i, row = place / chunks, column = place % chunks * chunk<T>;
+      if (own.first + row >= rows.count || column >= width) continue;
+      *reinterpret_cast<Pack<T>*>(output + rows.at(rows.e.output, own.first + row) + column) =
+          *reinterpret_cast<const Pack<T>*>(shared + row * pitch<most, T> + column);
+    }
+  }
+}
+
 }  // namespace lamina::cuda

@@ -68,6 +68,13 @@ struct Softmax {
   }
 };
 
+/// Whether a mask's neighbours, from an even position on, may be read together.
+template <class T>
+__device__ __forceinline__ bool has_pairs(const T* mask, const detail::AttentionExtents& e) {
+  return e.mask[3] == 1 && (e.mask[0] | e.mask[1] | e.mask[2] | e.positions) % 2 == 0 &&
+         reinterpret_cast<std::uintptr_t>(mask) % (2 * sizeof(T)) == 0;
+}
+
 /// What is added to a thread's scores of a tile, by row: pairs of neighbours.
 template <int eights, class T>
 using Summands = Pack<T, 2>[eights][2];

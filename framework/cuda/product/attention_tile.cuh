@@ -35,8 +35,9 @@ template <int most>
 using Outputs = float[most / 8][4];
 
 /// `count` rows of `columns` elements, row r at `from + at(r)`, as [Rows, pitch] in shared memory, zeros beyond; by
-/// `threads` together, a block or a warp.
-template <int Rows, int most, int threads, bool aligned, class T, class At>
+/// `threads` together, a block or a warp. Rows begin and end on whole `unit`s of bytes; those of 16 are copied by
+/// cp.async.
+template <int Rows, int most, int threads, int unit, class T, class At>
 __device__ inline void load_rows(T* to, const T* from, int count, int columns, const At& at) {
   constexpr int chunks = most / chunk<T>;
   static_assert(Rows * chunks % threads == 0, "all threads copy alike");
@@ -47,14 +48,18 @@ __device__ inline void load_rows(T* to, const T* from, int count, int columns, c
     const int place = thread + i * threads, row = place / chunks, column = place % chunks * chunk<T>;
     T* const here = to + row * pitch<most, T> + column;
     const T* const there = from + at(row) + column;
-    if constexpr (aligned) {
+    if constexpr (unit == 16) {
       const bool valid = row < count && column < columns;
       ptx::copy_async_once(ptx::shared_address(here), valid ? there : from, valid);
     } else {
-      Pack<T> pack;
+      constexpr int together = unit / static_cast<int>(sizeof(T));
+      using Unit = Pack<T, together>;
+      Pack<Unit, chunk<T> / together> pack = {};
 #pragma unroll
-      for (int j = 0; j < chunk<T>; ++j) pack.values[j] = row < count && column + j < columns ? there[j] : T(0.0f);
-      *reinterpret_cast<Pack<T>*>(here) = pack;
+      for (int j = 0; j < chunk<T> / together; ++j) {
+        if (row < count && column + j * together < columns) pack.values[j] = reinterpret_cast<const Unit*>(there)[j];
+      }
+      *reinterpret_cast<decltype(pack)*>(here) = pack;
     }
   }
 }

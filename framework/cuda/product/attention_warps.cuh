@@ -30,7 +30,7 @@ struct Warps {
     T *const keys = stages + warp * stage_elements, *const values = keys + share * pitch<most, T>;
     constexpr int chunks = block_rows * most / chunk<T>, copying = chunks < threads ? chunks : threads;
     if (static_cast<int>(threadIdx.x) < copying) {
-      load_rows<block_rows, most, copying, true>(queries, q, block.here, static_cast<int>(e.depth), [&](int row) {
+      load_rows<block_rows, most, copying, 16>(queries, q, block.here, static_cast<int>(e.depth), [&](int row) {
         return row < block.here ? rows.at(e.q, block.first + row) : 0;
       });
     }
@@ -40,10 +40,10 @@ struct Warps {
       const int left = rows.positions - begin;
       __syncwarp();
       if (begin < block.end) {
-        load_rows<share, most, 32, true>(keys, k + begin * e.k.row, left, static_cast<int>(e.depth),
-                                         [&](int row) { return row * e.k.row; });
-        load_rows<share, most, 32, true>(values, v + begin * e.v.row, left, static_cast<int>(e.width),
-                                         [&](int row) { return row * e.v.row; });
+        load_rows<share, most, 32, 16>(keys, k + begin * e.k.row, left, static_cast<int>(e.depth),
+                                       [&](int row) { return row * e.k.row; });
+        load_rows<share, most, 32, 16>(values, v + begin * e.v.row, left, static_cast<int>(e.width),
+                                       [&](int row) { return row * e.v.row; });
       }
       ptx::copy_async_commit();
       ptx::copy_async_wait<0>();

@@ -12,6 +12,7 @@ constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};
 constexpr Kernel<AttentionProblem> attention[] = {
+    {"few", takes_attention_few, prepare_attention_few, nullptr, reads::strides},
     {"split", takes_attention_split, prepare_attention_split, attention_split_pays, reads::strides},
     {"mma", takes_attention_mma, prepare_attention_mma, nullptr, reads::strides},
     {"online", takes_attention, prepare_attention, nullptr, reads::strides}};

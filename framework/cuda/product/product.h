@@ -26,6 +26,10 @@ Prepare<AttentionProblem> prepare_attention;
 Takes<AttentionProblem> takes_attention_mma;
 Prepare<AttentionProblem> prepare_attention_mma;
 
+/// The same with a warp for all rows of an image and group: for few rows and positions, of f16 or bf16.
+Takes<AttentionProblem> takes_attention_few;
+Prepare<AttentionProblem> prepare_attention_few;
+
 /// The same with the positions of 16 rows shared by a block's warps: for few rows. The order of its sums is its own.
 Takes<AttentionProblem> takes_attention_split, attention_split_pays;
 Prepare<AttentionProblem> prepare_attention_split;

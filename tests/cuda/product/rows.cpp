@@ -40,12 +40,15 @@ std::vector<Example<AttentionProblem>> attention() {
   };
   std::vector<Example<AttentionProblem>> examples = {
       example(false, 2, 2, 64, 64, 64, 64, {.scale = 0.125}),
+      example(false, 4, 4, 16, 16, 32, 32, {.scale = 0.17}),
       example(true, 4, 2, 19, 37, 32, 32, {.scale = 0.17}),
       example(true, 1, 1, 65, 129, 64, 64, {.scale = 0.125, .causal = true, .past = 64}),
+      example(true, 8, 4, 13, 37, 32, 32, {.scale = 0.17}),
+      example(true, 3, 3, 16, 16, 6, 6, {.scale = 0.4}),
       example(true, 1, 1, 9, 40, 3, 5, {.scale = 0.5}),
       example(true, 2, 2, 20, 82, 96, 96, {.scale = 0.1}),
   };
-  for (const auto& [unmasked, mask] : {std::pair<std::size_t, Shape>{1, {19, 37}}, {4, {2, 20, 82}}}) {
+  for (const auto& [unmasked, mask] : {std::pair<std::size_t, Shape>{2, {19, 37}}, {7, {2, 20, 82}}, {3, {13, 37}}}) {
     examples.push_back(examples[unmasked]);
     examples.back().inputs.push_back(draw_floats(mask, 4));
   }

@@ -29,8 +29,9 @@ struct Cell {
   /// The least compute capability of which the kernel has what it needs.
   int least() const {
     const auto is = [&](std::string_view name) { return row.kernel == name; };
-    if (is("first_layer") || is("channels_last") || is("stream") || is("int8_wgmma")) return 90;   // wgmma
-    if (is("narrow") || is("stem") || is("mma") || is("split") || is("implicit_gemm")) return 80;  // mma.sync, cp.async
+    if (is("first_layer") || is("channels_last") || is("stream") || is("int8_wgmma")) return 90;  // wgmma
+    if (is("narrow") || is("stem") || is("mma") || is("few") || is("split") || is("implicit_gemm"))
+      return 80;  // mma.sync, cp.async
     if (is("int8_depthwise") || is("int8_stem") || is("int8_mma")) return 80;
     return is("online") ? 80 : 0;  // shared memory for its tiles
   }
