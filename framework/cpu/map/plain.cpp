@@ -98,10 +98,24 @@ class Plain {
     return values.back();
   }
 
+  /// In two passes, in double.
+  T spread(int of, const MapAxes& first) {
+    double sum = 0, count = 0, squares = 0;
+    const auto each = [&](auto&& f) {
+      MapAxes at = first;
+      do f(static_cast<double>(value(of, at)));
+      while (next(true, at));
+    };
+    each([&](double x) { sum += x, ++count; });
+    each([&](double x) { squares += (x - sum / count) * (x - sum / count); });
+    return static_cast<T>(squares);
+  }
+
   T reduced(const MapNode& node, MapAxes at) {
     constexpr Pointwise functions[] = {Pointwise::add, Pointwise::mul, Pointwise::max, Pointwise::min};
     using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
     for (std::size_t axis = 0; axis < at.size(); ++axis) at[axis] = problem_.reduces(axis) ? 0 : at[axis];
+    if (node.reduction == MapReduction::spread) return spread(node.from[0], at);
     auto sum = static_cast<Sum>(value(node.from[0], at));
     while (next(true, at)) {
       const auto x = static_cast<Sum>(value(node.from[0], at));

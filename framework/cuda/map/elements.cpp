@@ -233,6 +233,7 @@ void Elements::store(DType dtype, const std::string& address, std::int64_t bytes
 std::string Elements::start(MapReduction kind) const {
   const double infinity = std::numeric_limits<double>::infinity();
   switch (kind) {
+    case MapReduction::spread:
     case MapReduction::sum: return number(0);
     case MapReduction::product: return number(1);
     case MapReduction::max: return number(-infinity);
@@ -240,7 +241,16 @@ std::string Elements::start(MapReduction kind) const {
   }
 }
 
-void Elements::join(MapReduction kind, const std::string& sum, const std::string& x, const std::string& predicate) {
+Known Elements::nothing(MapReduction kind) {
+  Known known;
+  for (int i = 0; i < (kind == MapReduction::spread ? 3 : 1); ++i)
+    known.push_back(t_.let(bank(), "mov." + type(), start(kind)));
+  return known;
+}
+
+void Elements::join(MapReduction kind, const Known& known, const Known& other, const std::string& predicate) {
+  if (kind == MapReduction::spread) return join_spreads(known, other, predicate);
+  const std::string &sum = known[0], &x = other[0];
   const bool floats = is_float(compute_);
   const std::string of = floats ? type() : whole_type(compute_);
   const bool most = kind == MapReduction::max;

@@ -15,6 +15,9 @@ struct Words {
   int bytes = 4;
 };
 
+/// Registers with what is known of a reduction: a number; of a spread also of what mean, and of how many.
+using Known = std::vector<std::string>;
+
 /// Instructions on numbers of the type that a Map computes in, and on elements on their way from and to memory.
 class Elements {
  public:
@@ -40,10 +43,17 @@ class Elements {
   void store(DType dtype, const std::string& address, std::int64_t bytes, const std::vector<std::string>& numbers,
              int together, std::int64_t step, const std::string& predicate);
 
-  /// What a reduction begins with.
-  std::string start(MapReduction kind) const;
-  /// sum = sum joined with x, where the predicate is true.
-  void join(MapReduction kind, const std::string& sum, const std::string& x, const std::string& predicate);
+  /// What a reduction begins with, in registers of its own.
+  Known nothing(MapReduction kind);
+  /// known = known joined with other, where the predicate is true. Source of spreads: Chan, Golub, LeVeque, Updating
+  /// formulae and a pairwise algorithm for computing sample variances (1979).
+  void join(MapReduction kind, const Known& known, const Known& other, const std::string& predicate);
+  /// The spread of as many numbers as a power of two has, which are there together.
+  Known spread_of(const std::vector<std::string>& numbers);
+  /// Counts one more for a spread; one over how many they are then.
+  std::string count_one(const Known& spread, const std::string& predicate);
+  /// The same for a single number, which is counted: `share` of all.
+  void add_to_spread(const Known& spread, const std::string& x, const std::string& share, const std::string& predicate);
   /// sum - lost = sum - lost + x. Source: Kahan, Further remarks on reducing truncation errors (CACM 8, 1965).
   void add_compensated(const std::string& sum, const std::string& lost, const std::string& x,
                        const std::string& predicate);
@@ -53,6 +63,9 @@ class Elements {
  private:
   std::string whole_to_number(const std::string& word, DType dtype);
   std::string element(DType dtype, const std::string& number);
+  std::string start(MapReduction kind) const;
+  std::string quotient(const std::string& a, const std::string& b);
+  void join_spreads(const Known& known, const Known& other, const std::string& predicate);
 
   PtxText& t_;
   DType compute_;

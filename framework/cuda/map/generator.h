@@ -59,7 +59,9 @@ class Generator {
   /// What a thread knows of a reduction: of each element of a pack, or of all.
   struct State {
     MapReduction kind;
-    std::vector<std::string> sums, lost;  ///< lost: what additions rounded away; of sums that are compensated
+    std::vector<Known> known;
+    bool compensated = false;  ///< behind each sum stands what additions rounded away
+    std::string share = {};    ///< of a spread: one over how many numbers it is of
   };
 
   const MapNode& node(int i) const { return p_.nodes[static_cast<std::size_t>(i)]; }
@@ -132,14 +134,16 @@ class Generator {
   // reductions.cpp
   State begin(MapReduction kind, std::size_t count, bool compensated);
   void add(State& state, std::size_t j, const std::string& x, const std::string& exists);
-  /// One number for each element.
-  std::vector<std::string> settled(State& state);
+  /// What others are joined with, of each element.
+  std::vector<Known> settled(const State& state);
   /// All of one, in order.
-  std::string folded(MapReduction kind, const std::vector<std::string>& numbers);
+  Known folded(MapReduction kind, const std::vector<Known>& several);
   void pass(const std::vector<int>& reductions);
   /// The threads of a block that share points: all of them know the result then.
   void meet(int node, State& state);
-  std::vector<std::string> met(MapReduction kind, std::vector<std::string> sums);
+  std::vector<Known> met(MapReduction kind, std::vector<Known> known);
+  /// Values of a reduction's elements.
+  void keep(int node, std::vector<Known> known);
   /// The blocks that share points: each puts down what it knows, and the last to come adds it up, in order, and stores.
   void meet_blocks();
   /// Where so many bytes of shared memory begin; a multiple of 16.
@@ -180,6 +184,7 @@ class Generator {
   std::map<const MapView::Table*, std::string> tables_;
   std::vector<Piece> pieces_;
   std::map<std::array<int, 3>, std::string> values_;  // by node, piece and element; -1: it does not depend on that
+  std::map<int, std::vector<Known>> known_;           // by node that reduces: of the elements that it differs in
   std::map<std::array<int, 2>, Loaded> words_;        // by node and piece
   std::map<std::string, std::string> places_, scaled_;
   std::int64_t shared_ = 0, shared_bytes_ = 0;  // in use, and at most

@@ -132,6 +132,7 @@ __device__ T start_of(MapReduction reduction) {
     case MapReduction::product: return T{1};
     case MapReduction::max: return floats ? -Limits::infinity() : Limits::lowest();
     case MapReduction::min: return floats ? Limits::infinity() : Limits::max();
+    case MapReduction::spread: break;  // of takes_plain_map
   }
   return T{0};
 }
@@ -142,6 +143,7 @@ __device__ T joined(MapReduction reduction, T a, T b) {
     case MapReduction::product: return applied(Pointwise::mul, a, b, b);
     case MapReduction::max: return greater(a, b);
     case MapReduction::min: return lesser(a, b);
+    case MapReduction::spread: break;
   }
   return a;
 }

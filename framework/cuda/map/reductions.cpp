@@ -11,34 +11,39 @@ namespace lamina::cuda {
 constexpr std::int64_t most_plain = 16;  // numbers that are added up without compensation
 
 Generator::State Generator::begin(MapReduction kind, std::size_t count, bool compensated) {
-  State state{kind, {}, {}};
+  State state{kind, {}, compensated && kind == MapReduction::sum && is_float(p_.compute)};
   for (std::size_t j = 0; j < count; ++j) {
-    state.sums.push_back(t_.let(elements_.bank(), "mov." + elements_.type(), elements_.start(kind)));
-    if (compensated && kind == MapReduction::sum && is_float(p_.compute)) {
-      state.lost.push_back(t_.let(elements_.bank(), "mov." + elements_.type(), elements_.number(0)));
-    }
+    Known known = elements_.nothing(kind);
+    if (state.compensated) known.push_back(t_.let(elements_.bank(), "mov." + elements_.type(), elements_.number(0)));
+    state.known.push_back(std::move(known));
   }
   return state;
 }
 
 void Generator::add(State& state, std::size_t j, const std::string& x, const std::string& exists) {
-  if (state.lost.empty()) return elements_.join(state.kind, state.sums[j], x, exists);
-  elements_.add_compensated(state.sums[j], state.lost[j], x, exists);
+  Known& known = state.known[j];
+  if (state.kind == MapReduction::spread) {
+    if (j == 0) state.share = elements_.count_one(known, exists);  // elements of a pack are there together
+    return elements_.add_to_spread(known, x, state.share, exists);
+  }
+  if (!state.compensated) return elements_.join(state.kind, known, {x}, exists);
+  elements_.add_compensated(known[0], known[1], x, exists);
 }
 
-std::vector<std::string> Generator::settled(State& state) {
-  if (state.lost.empty()) return state.sums;
-  std::vector<std::string> result;
-  for (std::size_t j = 0; j < state.sums.size(); ++j) {
-    result.push_back(t_.let(elements_.bank(), "sub.rn." + elements_.type(), state.sums[j], state.lost[j]));
+std::vector<Known> Generator::settled(const State& state) {
+  std::vector<Known> result = state.known;
+  for (Known& known : result) {
+    if (state.compensated) known = {t_.let(elements_.bank(), "sub.rn." + elements_.type(), known[0], known[1])};
+    if (state.kind == MapReduction::spread)
+      known.back() = t_.let(elements_.bank(), "mov." + elements_.type(), state.known[0].back());
   }
   return result;
 }
 
-std::string Generator::folded(MapReduction kind, const std::vector<std::string>& numbers) {
-  if (numbers.size() == 1) return numbers[0];
+Known Generator::folded(MapReduction kind, const std::vector<Known>& several) {
+  if (several.size() == 1) return several[0];
   State state = begin(kind, 1, true);
-  for (const std::string& x : numbers) add(state, 0, x, "");
+  for (const Known& known : several) add(state, 0, known[0], "");
   return settled(state)[0];
 }
 
@@ -47,13 +52,21 @@ void Generator::pass(const std::vector<int>& reductions) {
   for (const int i : reductions) operands.push_back(node(i).from[0]);
   std::vector<State> states;
   for (const int i : operands) {
-    const std::size_t count = neighbours_ || along_element(i) ? static_cast<std::size_t>(s_.pack) : 1;
-    states.push_back(begin(node(reductions[states.size()]).reduction, count, s_.steps > most_plain));
+    const MapReduction kind = node(reductions[states.size()]).reduction;
+    const bool of_elements = neighbours_ ? kind != MapReduction::spread : along_element(i);
+    states.push_back(begin(kind, of_elements ? static_cast<std::size_t>(s_.pack) : 1, s_.steps > most_plain));
   }
   walk(operands, [&] {
     for (std::size_t u = 0; u < pieces_.size(); ++u) {
       for (std::size_t r = 0; r < operands.size(); ++r) {
-        for (std::size_t j = 0; j < states[r].sums.size(); ++j) {
+        if (neighbours_ && states[r].kind == MapReduction::spread) {
+          std::vector<std::string> pack;
+          for (int j = 0; j < s_.pack; ++j)
+            pack.push_back(elements_.in_register(value(operands[r], static_cast<int>(u), j)));
+          elements_.join(states[r].kind, states[r].known[0], elements_.spread_of(pack), pieces_[u].exists);
+          continue;
+        }
+        for (std::size_t j = 0; j < states[r].known.size(); ++j) {
           add(states[r], j, elements_.in_register(value(operands[r], static_cast<int>(u), static_cast<int>(j))),
               pieces_[u].exists);
         }
@@ -64,63 +77,80 @@ void Generator::pass(const std::vector<int>& reductions) {
 }
 
 void Generator::meet(int i, State& state) {
-  std::vector<std::string> sums = settled(state);
-  if (neighbours_) sums = {folded(state.kind, sums)};
-  sums = met(state.kind, std::move(sums));
-  for (std::size_t j = 0; j < sums.size(); ++j) values_[{i, -1, along_element(i) ? static_cast<int>(j) : -1}] = sums[j];
+  std::vector<Known> known = settled(state);
+  if (neighbours_) known = {folded(state.kind, known)};
+  keep(i, met(state.kind, std::move(known)));
 }
 
-std::vector<std::string> Generator::met(MapReduction kind, std::vector<std::string> sums) {
-  for (std::string& sum : sums) {
+void Generator::keep(int i, std::vector<Known> known) {
+  for (std::size_t j = 0; j < known.size(); ++j)
+    values_[{i, -1, along_element(i) ? static_cast<int>(j) : -1}] = known[j][0];
+  known_[i] = std::move(known);
+}
+
+std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
+  for (Known& one : known) {
     for (std::int64_t distance = neighbours_ ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
-         distance /= 2)
-      elements_.join(kind, sum, elements_.of_neighbour(sum, distance), "");
+         distance /= 2) {
+      Known other;
+      for (const std::string& number : one) other.push_back(elements_.of_neighbour(number, distance));
+      elements_.join(kind, one, other, "");
+    }
   }
   const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
-    // [sharers][elements][slots]
+    // [sharers][elements][numbers][slots]
     const auto size = static_cast<std::int64_t>(size_of(p_.compute)),
-               row = static_cast<std::int64_t>(sums.size()) * size;
+               numbers = static_cast<std::int64_t>(known[0].size()),
+               row = static_cast<std::int64_t>(known.size()) * numbers * size;
     const std::int64_t first = shared(sharers * slots_ * row);
     const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
     const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, size, memory);
     const std::string sharer = neighbours_ ? t_.quotient(lane_, 32) : lane_;
     const std::string own = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
-    const auto place = [&](const std::string& base, std::int64_t of, std::size_t j) {
-      return "[" + base + "+" + std::to_string(first + slots_ * (of * row + static_cast<std::int64_t>(j) * size)) + "]";
+    const auto place = [&](const std::string& base, std::int64_t of, std::size_t j, std::size_t n) {
+      const std::int64_t number = static_cast<std::int64_t>(j) * numbers + static_cast<std::int64_t>(n);
+      return "[" + base + "+" + std::to_string(first + slots_ * (of * row + number * size)) + "]";
     };
     const auto put = [&](const std::string& who) {
-      for (std::size_t j = 0; j < sums.size(); ++j)
-        t_.line_if(who, "st.shared." + elements_.type(), place(own, 0, j), sums[j]);
+      for (std::size_t j = 0; j < known.size(); ++j) {
+        for (std::size_t n = 0; n < known[j].size(); ++n)
+          t_.line_if(who, "st.shared." + elements_.type(), place(own, 0, j, n), known[j][n]);
+      }
       t_.line("bar.sync", 0);
     };
     put("");
     for (std::int64_t half = sharers / 2; half > 0; half /= 2) {  // the first half adds what the second has
       const std::string adds = t_.let(Bank::predicate, "setp.lt.u32", sharer, half);
-      for (std::size_t j = 0; j < sums.size(); ++j) {
-        const std::string other = t_.fresh(elements_.bank());
-        t_.line_if(adds, "ld.shared." + elements_.type(), other, place(own, half, j));
-        elements_.join(kind, sums[j], other, adds);
+      for (std::size_t j = 0; j < known.size(); ++j) {
+        Known other;
+        for (std::size_t n = 0; n < known[j].size(); ++n) {
+          other.push_back(t_.fresh(elements_.bank()));
+          t_.line_if(adds, "ld.shared." + elements_.type(), other.back(), place(own, half, j, n));
+        }
+        elements_.join(kind, known[j], other, adds);
       }
       put(adds);
     }
-    for (std::size_t j = 0; j < sums.size(); ++j)
-      sums[j] = t_.let(elements_.bank(), "ld.shared." + elements_.type(), place(mine, 0, j));
+    for (std::size_t j = 0; j < known.size(); ++j) {
+      for (std::size_t n = 0; n < known[j].size(); ++n)
+        known[j][n] = t_.let(elements_.bank(), "ld.shared." + elements_.type(), place(mine, 0, j, n));
+    }
   }
-  return sums;
+  return known;
 }
 
 void Generator::meet_blocks() {
   const int parameters = kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size());
   const std::string work = pointer(parameters), counters = pointer(parameters + 1);
   // [parts][groups][numbers]
-  std::vector<std::string*> numbers;
-  std::vector<int> of;  // which node
-  std::vector<State> states;
-  for (auto& [key, number] : values_) {
-    if (node(key[0]).kind != MapNode::Kind::reduce) continue;
-    numbers.push_back(&number), of.push_back(key[0]);
-    states.push_back(begin(node(key[0]).reduction, 1, true));
+  std::vector<std::string> numbers;
+  std::map<int, std::vector<State>> states;  // by node: of each element
+  for (const auto& [i, known] : known_) {
+    for (const Known& one : known) {
+      numbers.insert(numbers.end(), one.begin(), one.end());
+      states[i].push_back(begin(node(i).reduction, 1, true));
+    }
   }
   const auto count = static_cast<int>(numbers.size());
   const std::int64_t size = static_cast<std::int64_t>(size_of(p_.compute)) * count;
@@ -129,9 +159,7 @@ void Generator::meet_blocks() {
   kernel_.counters = kernel_.blocks * 4;
   const std::string part = t_.special("ctaid.y"), block = t_.special("ctaid.x");
   const std::string column = t_.advanced(work, group_, size), mine = t_.advanced(column, part, groups_ * size);
-  std::vector<std::string> known;
-  for (const std::string* number : numbers) known.push_back(*number);
-  elements_.store(p_.compute, mine, 0, known, together, size / count, storing());
+  elements_.store(p_.compute, mine, 0, numbers, together, size / count, storing());
   t_.line("membar.gl");
   t_.line("bar.sync", 0);
   const std::string waits = t_.fresh_label(), end = t_.fresh_label();
@@ -158,16 +186,25 @@ void Generator::meet_blocks() {
           elements_.load(p_.compute, from, j * s_.lanes * groups_ * size, count, together, exist.back(), ".cg"));
     }
     for (std::size_t j = 0; j < found.size(); ++j) {
-      for (int i = 0; i < count; ++i)
-        add(states[static_cast<std::size_t>(i)], 0, elements_.unpacked(p_.compute, found[j], i), exist[j]);
+      int number = 0;
+      for (const auto& [i, known] : known_) {
+        for (std::size_t k = 0; k < known.size(); ++k) {
+          Known other;
+          for (std::size_t n = 0; n < known[k].size(); ++n)
+            other.push_back(elements_.unpacked(p_.compute, found[j], number++));
+          State& state = states[i][k];
+          other.size() == 1 ? add(state, 0, other[0], exist[j])
+                            : elements_.join(state.kind, state.known[0], other, exist[j]);
+        }
+      }
     }
     t_.line("add.u32", at, at, under_way * s_.lanes);
     t_.line("add.s64", from, from, under_way * s_.lanes * groups_ * size);
   });
-  for (std::size_t i = 0; i < numbers.size();) {  // those of one node together
-    std::vector<std::string> sums;
-    for (std::size_t j = i; j < numbers.size() && of[j] == of[i]; ++j) sums.push_back(settled(states[j])[0]);
-    for (const std::string& sum : met(states[i].kind, sums)) *numbers[i++] = sum;
+  for (const auto& [i, of_elements] : states) {
+    std::vector<Known> known;
+    for (const State& state : of_elements) known.push_back(settled(state)[0]);
+    keep(i, met(node(i).reduction, std::move(known)));
   }
   store_all();
   t_.place(end);

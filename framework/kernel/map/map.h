@@ -45,7 +45,13 @@ struct MapView {
   friend bool operator==(const MapView&, const MapView&) = default;
 };
 
-enum class MapReduction : std::uint8_t { sum, product, max, min };
+enum class MapReduction : std::uint8_t {
+  sum,
+  product,
+  max,
+  min,
+  spread  ///< the sum of the squares of the distances from the mean, in one pass; f32 or f64
+};
 
 /// A node computes a number for each point of the space from those before it.
 struct MapNode {

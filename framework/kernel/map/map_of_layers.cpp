@@ -20,17 +20,19 @@ std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& 
              : !detail::is_normalisable(problem, p)) {
     return std::nullopt;
   }
-  const std::int64_t count = p.input().shape.numel();
-  std::int64_t inner = problem.inner, channels = problem.channels;
-  if (images) inner = p.input().shape[2] * p.input().shape[3], channels = p.input().shape[1];
-  if (inner == 0 || problem.length == 0 || problem.length % inner != 0) return std::nullopt;
+  // An empty array is no rows of any length.
+  const auto at_least_one = [](std::int64_t extent) { return std::max<std::int64_t>(extent, 1); };
+  const std::int64_t count = p.input().shape.numel(), length_of_row = at_least_one(problem.length);
+  const std::int64_t inner = at_least_one(images ? p.input().shape[2] * p.input().shape[3] : problem.inner),
+                     channels = at_least_one(images ? p.input().shape[1] : problem.channels);
+  if (length_of_row % inner != 0) return std::nullopt;
   // [rows, groups, repeats, channels of one, inner]: a row is one group of the channels, or has all of them repeatedly.
-  const std::int64_t lines = problem.length / inner, of_one = std::min(lines, channels);
+  const std::int64_t lines = length_of_row / inner, of_one = std::min(lines, channels);
   if (lines % of_one != 0 || channels % of_one != 0) return std::nullopt;
-  const std::int64_t groups = channels / of_one, all = groups * problem.length;
+  const std::int64_t groups = channels / of_one, all = groups * length_of_row;
   if (count % all != 0) return std::nullopt;
   MapProblem map{.extents = {count / all, groups, lines / of_one, of_one, inner}, .reduced = 0b11100};
-  const MapAxes rows = {all, problem.length, of_one * inner, inner, 1}, last = {all, of_one, 0, 1, channels};
+  const MapAxes rows = {all, length_of_row, of_one * inner, inner, 1}, last = {all, of_one, 0, 1, channels};
   const auto view = [&](const View& of, int array) {
     return MapView{.array = array, .dtype = of.format.dtype, .strides = images ? last : rows};
   };
@@ -55,8 +57,8 @@ std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& 
       break;
     case NormKind::mean: y = f(Pointwise::div, x, f(Pointwise::add, mean(x), eps)); break;
     case NormKind::length: {
-      const int length_of_row = f(Pointwise::sqrt, map.reduce(MapReduction::sum, f(Pointwise::mul, x, x)));
-      y = f(Pointwise::div, x, f(Pointwise::max, length_of_row, eps));
+      const int root = f(Pointwise::sqrt, map.reduce(MapReduction::sum, f(Pointwise::mul, x, x)));
+      y = f(Pointwise::div, x, f(Pointwise::max, root, eps));
       break;
     }
   }

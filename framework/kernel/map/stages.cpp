@@ -43,17 +43,48 @@ std::vector<std::size_t> levels_of(const MapProblem& map) {
   return levels;
 }
 
+/// A sum of squared distances from the mean waits for no mean.
+void use_spreads(MapProblem& map) {
+  const auto points = static_cast<double>(reduced_points(map));
+  const auto at = [&](int i) -> const MapNode& { return map.nodes[static_cast<std::size_t>(i)]; };
+  const auto is = [](const MapNode& node, Pointwise f) {
+    return node.kind == MapNode::Kind::function && node.function == f;
+  };
+  const auto is_number = [&](int i, double number) {
+    return at(i).kind == MapNode::Kind::number && at(i).number == number;
+  };
+  const auto is_sum = [](const MapNode& node) {
+    return node.kind == MapNode::Kind::reduce && node.reduction == MapReduction::sum;
+  };
+  const auto is_mean = [&](const MapNode& node, int of) {
+    const bool divides = is(node, Pointwise::div) && is_number(node.from[1], points);
+    return (divides || (is(node, Pointwise::mul) && is_number(node.from[1], 1 / points))) && is_sum(at(node.from[0])) &&
+           at(node.from[0]).from[0] == of;
+  };
+  if (!is_float(map.compute)) return;
+  for (MapNode& node : map.nodes) {
+    if (!is_sum(node)) continue;
+    const MapNode& square = at(node.from[0]);
+    if (!is(square, Pointwise::mul) || square.from[0] != square.from[1]) continue;
+    const MapNode& apart = at(square.from[0]);
+    if (!is(apart, Pointwise::sub) || !is_mean(at(apart.from[1]), apart.from[0])) continue;
+    node.reduction = MapReduction::spread, node.from[0] = apart.from[0];
+  }
+}
+
 }  // namespace
 
-MapStages stages_of(const MapProblem& problem, int first) {
+MapStages stages_of(const MapProblem& of, int first) {
   MapStages result;
+  MapProblem problem = of;
+  use_spreads(problem);
   MapProblem rest = problem;
   rest.reduced = 0;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) {
     const auto steps = [&](const auto& store) { return store.view.strides[a] != 0; };
     const auto stepping = std::ranges::count_if(problem.stores, steps);
     if (!problem.reduces(a) || stepping == std::ssize(problem.stores)) continue;
-    if (stepping > 0 && problem.extents[a] > 1) return {{problem}, {}};  // a single number, and one for each point
+    if (stepping > 0 && problem.extents[a] > 1) return {{of}, {}};  // a single number, and one for each point
     rest.extents[a] = 1;
   }
   const std::vector<std::size_t> levels = levels_of(problem);

@@ -16,6 +16,6 @@ struct MapStages {
 
 /// The arrays between stages are inputs from `first` on. A Map that stores a number for all reduced points and others
 /// for each of them stays one.
-MapStages stages_of(const MapProblem& problem, int first);
+MapStages stages_of(const MapProblem& of, int first);
 
 }  // namespace lamina

@@ -28,8 +28,10 @@ class Drawing {
     for (int i = up_to(2); i >= 0; --i) nodes.push_back(map.load(view(map, i, true)));
     for (int i = up_to(4); i-- > 0;) nodes.push_back(function(map, nodes));
     if (map.reduced != 0) {
-      constexpr MapReduction kinds[] = {MapReduction::sum, MapReduction::max, MapReduction::min};
-      const int reduced = map.reduce(kinds[up_to(2)], nodes.back());
+      constexpr MapReduction kinds[] = {MapReduction::sum, MapReduction::max, MapReduction::min, MapReduction::spread};
+      const bool floats = is_float(map.compute);
+      const int reduced =
+          floats && one_of(4) ? variance(map, nodes.back()) : map.reduce(kinds[up_to(floats ? 3 : 2)], nodes.back());
       if (one_of(2))
         nodes.push_back(map.function(
             Pointwise::sub, nodes[static_cast<std::size_t>(up_to(static_cast<int>(nodes.size()) - 1))], reduced));
@@ -48,6 +50,14 @@ class Drawing {
   }
 
  private:
+  /// As a norm has it, in two passes.
+  static int variance(MapProblem& map, int x) {
+    const int count = map.number(static_cast<double>(reduced_points(map)));
+    const int mean = map.function(Pointwise::div, map.reduce(MapReduction::sum, x), count);
+    const int apart = map.function(Pointwise::sub, x, mean);
+    return map.function(Pointwise::div, map.reduce(MapReduction::sum, map.function(Pointwise::mul, apart, apart)),
+                        count);
+  }
   int up_to(int most) { return std::uniform_int_distribution(0, most)(random_); }
   bool one_of(int n) { return up_to(n - 1) == 0; }
 
@@ -141,6 +151,37 @@ std::size_t run_in_stages(MapRun& run) {
   }
   EXPECT_TRUE(between.empty() || stages.maps.back().reduced == 0);
   return stages.maps.size();
+}
+
+/// A long norm is two launches, and its spread what two passes in double say, also far from zero.
+TEST(Map, SpreadsOfLongRows) {
+  MapProblem norm{.extents = {4, 30'000}, .reduced = 0b10};
+  const int x = norm.load({0, DType::f32, 0, {30'000, 1}}), count = norm.number(30'000);
+  const auto mean = [&](int of) { return norm.function(Pointwise::div, norm.reduce(MapReduction::sum, of), count); };
+  const int apart = norm.function(Pointwise::sub, x, mean(x));
+  const int variance = mean(norm.function(Pointwise::mul, apart, apart));
+  norm.store(norm.function(Pointwise::mul, apart, norm.function(Pointwise::rsqrt, variance)),
+             {0, DType::f32, 0, {30'000, 1}});
+  const MapStages stages = stages_of(norm, 1);
+  ASSERT_EQ(stages.maps.size(), 2u);
+  MapProblem first = stages.maps[0];
+  for (auto& store : first.stores) store.view.array = 0;
+  for (const int architecture : {75, 90}) {
+    MapRun want(first), got(first);
+    std::vector<double> values = want.inputs[0].doubles();
+    for (std::size_t i = 0; i < 30'000; ++i) {
+      values[i] += 10'000;                     // far from zero
+      values[30'000 + i] = 1e30;               // all the same
+      values[60'000 + i] = i == 0 ? 1000 : 0;  // one far away from all others
+      values[90'000 + i] = i == 77 ? INFINITY : 1;
+    }
+    want.inputs[0].set(values), got.inputs[0].set(values);
+    want.plainly(), got.emulated(architecture);
+    const std::vector<double> a = want.outputs[0].doubles(), b = got.outputs[0].doubles();
+    for (const std::size_t spread : {4, 6}) EXPECT_NEAR(b[spread], a[spread], 1e-5 * a[spread]) << architecture;
+    EXPECT_EQ(b[5], 0) << architecture;
+    EXPECT_TRUE(std::isnan(b[7])) << architecture;
+  }
 }
 
 TEST(Map, RandomOnesInStages) {
