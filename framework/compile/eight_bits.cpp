@@ -177,10 +177,35 @@ class EightBits : Dataflow {
       codes = rounded_before(op, op.name, value, step->dtype, step->codes);
     }
     for (const int reader : alike) read_instead(operation(reader).output, codes);
+    if (codes == value) move_codes(raw, codes, *step);
     if (op.module == nullptr) return;  // nobody else reads it
     Operation view = op;
     view.module = std::make_shared<Codes>(), view.view = true, view.inputs = {codes};
     replace(op, std::move(view));
+  }
+
+  /// What puts codes in another order for those who read what they stand for moves the value instead, whose layout the
+  /// plan settles.
+  void move_codes(int raw, int codes, const QuantizationStep& step) {
+    for (const int reader : std::vector<int>(readers(raw).begin(), readers(raw).end())) {
+      if (reader == none || !problem_of<MoveProblem>(operation(reader))) continue;
+      Operation moved = operation(reader);
+      const std::vector<int> ends(readers(moved.output).begin(), readers(moved.output).end());
+      const bool alike = std::ranges::all_of(ends, [&](int end) {
+        const auto other = end == none ? std::nullopt : codes_of(operation(end));
+        return other && is_coded(operation(end).output) && other->codes == step.codes;
+      });
+      if (!alike || moved.view || shape(moved.output).numel() != shape(codes).numel()) continue;
+      moved.inputs = {codes};
+      set(moved.output, step.dtype, step.codes);
+      if (!runs(moved)) {
+        set(moved.output, step.dtype, {});
+        continue;
+      }
+      const int output = moved.output;
+      replace(operation(reader), std::move(moved));
+      for (const int end : ends) read_instead(operation(end).output, output);
+    }
   }
 
   /// What is left of those that undo it: nothing, or, if f32 is wanted, what reads the value as it is stored.

@@ -125,6 +125,33 @@ Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
   return result;
 }
 
+bool scale_codes(EightBitWeights& eight, std::span<const double> scale) {
+  if (eight.bias.defined()) return false;
+  if (scale.empty()) return true;
+  if (std::ranges::all_of(scale, [&](double s) { return s == scale[0]; })) return false;
+  std::vector<double> sizes;
+  for (const double s : scale) sizes.push_back(std::abs(s));
+  Tensor scaled = scaled_rows(eight.scale, sizes);
+  if (!scaled.defined() || !std::ranges::all_of(scaled.values<float>(), [](float s) { return std::isnormal(s); }))
+    return false;
+  // Scales are positive: the codes of a channel with a negative factor change their signs, and -128 has none.
+  EightBitWeights turned = eight;
+  turned.scale = std::move(scaled), turned.weight = eight.weight.clone();
+  if (eight.zero_point.defined()) turned.zero_point = eight.zero_point.clone();
+  const std::span<std::int8_t> codes = turned.weight.values<std::int8_t>();
+  const std::size_t row = codes.size() / scale.size();
+  for (std::size_t c = 0; c < scale.size(); ++c) {
+    if (scale[c] > 0) continue;
+    for (std::int8_t& code : codes.subspan(c * row, row)) {
+      if (code == -128) return false;
+      code = static_cast<std::int8_t>(-code);
+    }
+    if (turned.zero_point.defined()) turned.zero_point.values<std::int32_t>()[c] *= -1;
+  }
+  eight = std::move(turned);
+  return true;
+}
+
 Tensor scaled_and_shifted(const Tensor& bias, const PerChannel& factors) {
   const std::size_t channels = std::max(factors.scale.size(), factors.shift.size());
   Tensor result = bias.defined() ? bias.clone() : Tensor::zeros({static_cast<std::int64_t>(channels)});

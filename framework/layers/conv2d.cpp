@@ -149,13 +149,14 @@ Module::Absorbed Conv2d::absorb(const Module& next, std::span<const Operand> ope
 std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) const {
   const std::size_t channels = std::max(factors.scale.size(), factors.shift.size());
   if (!chain_.empty() || channels != static_cast<std::size_t>(options_.out) || !weight().defined()) return nullptr;
-  if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
+  EightBitWeights eight = eight_;
+  if (eight.defined() && !detail::scale_codes(eight, factors.scale)) return nullptr;
   if (options_.bias && !bias().defined()) return nullptr;
   const Tensor weight = factors.scale.empty() ? this->weight() : detail::scaled_rows(this->weight(), factors.scale);
   if (!weight.defined()) return nullptr;
   const bool biased = options_.bias || !factors.shift.empty();
   auto folded = with(options_, weight, biased ? detail::scaled_and_shifted(bias(), factors) : Tensor());
-  folded->eight_ = eight_;
+  folded->eight_ = std::move(eight);
   return folded;
 }
 

@@ -36,8 +36,9 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// Throws Error unless it is f32 on the CPU with the shape above.
   void set_weight(Tensor weight) { set_parameter("weight", std::move(weight)); }
   void set_bias(Tensor bias) { set_parameter("bias", std::move(bias)); }
-  /// What the weights were before they were made f32. Factors are not folded into them from then on.
+  /// What the weights were before they were made f32. Factors of channels become their scales' from then on.
   void set_eight_bits(EightBitWeights eight) { eight_ = std::move(eight); }
+  const EightBitWeights& eight_bits() const { return eight_; }
 
   /// All the numbers of this convolution for one input shape [N, C, H, W]. Throws Error if it does not fit.
   ConvGeometry geometry(const Shape& input) const;

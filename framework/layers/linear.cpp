@@ -99,13 +99,14 @@ Module::Absorbed Linear::absorb(const Module& next, std::span<const Operand> ope
 /// With the factors in the weights and in the bias; null if those are not set.
 std::shared_ptr<const Linear> Linear::scaled(const detail::PerChannel& factors) const {
   if (!weight().defined() || (options_.bias && !bias().defined())) return nullptr;
-  if (eight_.defined() && (eight_.bias.defined() || !factors.scale.empty())) return nullptr;
+  EightBitWeights eight = eight_;
+  if (eight.defined() && !detail::scale_codes(eight, factors.scale)) return nullptr;
   const Tensor weight = factors.scale.empty() ? this->weight() : detail::scaled_rows(this->weight(), factors.scale);
   if (!weight.defined()) return nullptr;
   LinearOptions options = options_;
   options.bias = options_.bias || !factors.shift.empty();
   auto folded = std::make_shared<Linear>(options);
-  folded->flattens_ = flattens_, folded->eight_ = eight_;
+  folded->flattens_ = flattens_, folded->eight_ = std::move(eight);
   folded->set_weight(weight);
   if (options.bias) folded->set_bias(detail::scaled_and_shifted(bias(), factors));
   return folded;

@@ -25,8 +25,9 @@ class LAMINA_API Linear : public Layer<LinearProblem> {
   /// Throws Error unless it is f32 on the CPU with the shape above.
   void set_weight(Tensor weight) { set_parameter("weight", std::move(weight)); }
   void set_bias(Tensor bias) { set_parameter("bias", std::move(bias)); }
-  /// What the weights were before they were made f32. Factors are not folded into them from then on.
+  /// What the weights were before they were made f32. Factors of channels become their scales' from then on.
   void set_eight_bits(EightBitWeights eight) { eight_ = std::move(eight); }
+  const EightBitWeights& eight_bits() const { return eight_; }
 
   /// This layer with a Flatten before it: input [N, ...] with `in` elements behind N, output [N, out]. What a Plan
   /// makes of the two, because a GPU need not bring an nhwc image into nchw order for it: the columns of the weights

@@ -8,6 +8,7 @@
 #include "lamina/layers/conv2d.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
+#include "lamina/quantize/steps.h"
 #include "lamina/tensor/transposed.h"
 
 namespace lamina::detail {
@@ -32,17 +33,6 @@ double number(const Module& module, std::string_view name, double fallback) {
 bool flag(const Module& module, std::string_view name) {
   const Attributes attributes = module.attributes();
   return AttributeReader(attributes).boolean(name, false);
-}
-
-/// The value of a node that is a constant of f32; undefined of others. PyTorch writes equal ones once, and an Identity
-/// for each other.
-Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place) {
-  int at = place < node.inputs.size() ? node.inputs[place] : -1;
-  const auto module = [&] { return graph.nodes()[static_cast<std::size_t>(at)].module.get(); };
-  while (at >= 0 && module() != nullptr && module()->op() == "Identity")
-    at = graph.nodes()[static_cast<std::size_t>(at)].inputs[0];
-  const auto* found = at < 0 ? nullptr : dynamic_cast<const Constant*>(module());
-  return found == nullptr || found->value().dtype() != DType::f32 ? Tensor() : found->value();
 }
 
 std::optional<Product> conv_of(const Conv2d& conv) {
@@ -162,8 +152,9 @@ Role role_of(const Graph& graph, const Graph::Node& node) {
   if (!is_one_of(carriers)) return Role::other;
   // What is added as a constant is a bias.
   const bool fixed = std::ranges::any_of(node.inputs, [&](int input) {
-    const Module* const module = input < 0 ? nullptr : graph.nodes()[static_cast<std::size_t>(input)].module.get();
-    return input < 0 || (module != nullptr && module->op() == "Constant");
+    const int at = behind_identities(graph, input);
+    const Module* const module = at < 0 ? nullptr : graph.nodes()[static_cast<std::size_t>(at)].module.get();
+    return at < 0 || (module != nullptr && module->op() == "Constant");
   });
   return fixed && node.module->op() != "Mul" ? Role::end : Role::carrier;
 }
@@ -178,7 +169,22 @@ Draft::Draft(const Graph& graph) {
     }
   }
   for (const int output : graph.outputs()) uses[static_cast<std::size_t>(output)] += 2;  // nobody's alone
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i) add(graph, i, place, uses);
+  const StepsOfGelu gelus(graph, uses);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const int argument = gelus.of(i);
+    if (argument == StepsOfGelu::none) {
+      add(graph, i, place, uses);
+    } else if (argument != StepsOfGelu::inside) {
+      const Graph::Node& node = graph.nodes()[i];
+      place[i] = static_cast<int>(items.size());
+      items.push_back({.name = node.name,
+                       .module = std::make_shared<Op>("Gelu"),
+                       .inputs = {place[static_cast<std::size_t>(argument)]},
+                       .role = Role::carrier,
+                       .shape = node.shape,
+                       .dtype = node.dtype});
+    }
+  }
   for (const int output : graph.outputs()) outputs.push_back(place[static_cast<std::size_t>(output)]);
 }
 
@@ -202,7 +208,10 @@ void Draft::add(const Graph& graph, std::size_t i, std::vector<int>& place, cons
     item.product = product_of(graph, node, item.why);
     item.role = role_of(graph, node);
   }
-  for (const int input : node.inputs) item.inputs.push_back(input < 0 ? -1 : place[static_cast<std::size_t>(input)]);
+  for (const int input : node.inputs) {
+    const int at = behind_identities(graph, input);
+    item.inputs.push_back(at < 0 ? -1 : place[static_cast<std::size_t>(at)]);
+  }
   if (item.product) item.inputs.resize(1);
   place[i] = static_cast<int>(items.size());
   items.push_back(std::move(item));

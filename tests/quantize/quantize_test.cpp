@@ -17,32 +17,12 @@
 #include "lamina/ops/op.h"
 #include "lamina/quantize/calibrate.h"
 #include "lamina/quantize/draft.h"
+#include "quantize/networks.h"
 
 namespace lamina {
 namespace {
 
-Tensor drawn(Shape shape, unsigned seed, float size = 1) {
-  Tensor result(shape);
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0, size);
-  for (float& value : result.values<float>()) value = normal(random);
-  return result;
-}
-
-std::vector<Tensor> samples(int count, Shape shape = {1, 3, 12, 12}) {
-  std::vector<Tensor> result;
-  for (int i = 0; i < count; ++i) result.push_back(drawn(shape, 100 + static_cast<unsigned>(i)));
-  return result;
-}
-
-Conv2d conv(Conv2dOptions options, unsigned seed) {
-  Conv2d result(options);
-  const float of = static_cast<float>(options.in / options.groups * options.kernel.height * options.kernel.width);
-  result.set_weight(drawn(result.weight().defined() ? result.weight().shape() : result.parameters()[0].shape, seed,
-                          1.4f / std::sqrt(of)));
-  result.set_bias(drawn({options.out}, seed + 1, 0.1f));
-  return result;
-}
+using test::conv, test::distance, test::drawn, test::samples;
 
 /// conv, norm, ReLU, depthwise, ReLU, conv, a sum with what the first part gave, mean, linear. The channels within are
 /// `factor` to 1 times as large as each other; the answers are not. With a bound, the first ReLU is a Clip.
@@ -87,16 +67,6 @@ Model network(float factor = 1, float bound = 0) {
   linear.set_weight(drawn({5, 8}, 9)), linear.set_bias(drawn({5}, 10));
   g.output(g.add("scores", std::move(linear), y));
   return model;
-}
-
-double distance(const Graph& a, const Graph& b, const Tensor& x) {
-  const Tensor ya = a.compile().run(x).clone(), yb = b.compile().run(x).clone();
-  double off = 0, all = 0;
-  for (std::size_t i = 0; i < ya.values<float>().size(); ++i) {
-    const double p = static_cast<double>(ya.values<float>()[i]), q = static_cast<double>(yb.values<float>()[i]);
-    off += (p - q) * (p - q), all += q * q;
-  }
-  return std::sqrt(off / all);
 }
 
 std::string message(const std::function<void()>& act) {

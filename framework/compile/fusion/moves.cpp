@@ -1,6 +1,5 @@
 // Moves of elements before anything is fused: one after another becomes one, and those that only exchange rows change
-// places with what is done to each row, where that brings them together. Exporters write a transformer's attention with
-// seven of them around each of its products.
+// places with what is done to each row. Exporters write an attention with seven of them around each of its products.
 
 #include <algorithm>
 #include <optional>
@@ -13,6 +12,7 @@
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/linear.h"
 #include "lamina/layers/views.h"
+#include "lamina/ops/quantization.h"
 
 namespace lamina::detail {
 namespace {
@@ -220,8 +220,8 @@ class Moves : Dataflow {
     for (; linear == nullptr && is_rowwise(product) && product->inputs.size() == 2; linear = layer_of(product)) {
       behind.push_back(product), product = only_for(product->inputs[0]);
     }
+    if (linear != nullptr && !behind.empty()) last = behind.front();
     for (; linear != nullptr && !behind.empty(); behind.pop_back()) {
-      if (last == &op) last = behind.front();
       const Module::Operand operands[] = {{}, {1, program_.value(behind.back()->inputs[1]).constant}};
       const Module::Absorbed absorbed = linear->absorb(*behind.back()->module, operands);
       linear = absorbed.parameters ? std::dynamic_pointer_cast<const Linear>(absorbed.module) : nullptr;
@@ -232,16 +232,29 @@ class Moves : Dataflow {
     auto conv = std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .bias = bias});
     conv->set_weight(linear->weight().view({out, in, 1, 1}));
     if (bias) conv->set_bias(linear->bias());
+    EightBitWeights eight = linear->eight_bits();
+    if (eight.defined()) eight.weight = eight.weight.view({out, in, 1, 1});
+    conv->set_eight_bits(std::move(eight));
     const std::int64_t n = image.shape[0], h = image.shape[2], w = image.shape[3];
     const Shape before = {n, in, h, w};
-    const auto [move, from] =
-        composed_move(product->inputs[0], {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}});
+    // Codes are moved before they are read as what they stand for: the convolution reads them.
+    const Operation* const by = conv->eight_bits().defined() ? computes(product->inputs[0]) : nullptr;
+    const auto step = by == nullptr || by->inputs.size() != 1 ? std::nullopt : quantization_of(*by->module);
+    const bool reads = step && step->kind == QuantizationKind::dequantize;
+    const auto [move, from] = composed_move(reads ? by->inputs[0] : product->inputs[0],
+                                            {.axes = {{n, h * w * in}, {in, 1}, {h, w * in}, {w, in}}});
     // An image that was turned to rows for this layer alone is read as it was.
     const View view = {.shape = before};
     const bool still =
         shape(from) == before && is_still(move, {.inputs = {&view, 1}, .outputs = {&view, 1}, .device = {}});
-    if (!still) set_move(*product, move, from, before);
-    const int moved = still ? from : product->output;
+    int moved = from;
+    if (!still && !reads) set_move(*product, move, from, before), moved = product->output;
+    if (!still && reads) {
+      auto moving = std::make_shared<Fixed<MoveProblem>>(move, before, program_.value(from).format.dtype);
+      moved = insert(*product, operation_of(program_.value(from).name, std::move(moving), {from}, before));
+      program_.value(moved).format.dtype = program_.value(from).format.dtype;
+    }
+    if (reads) replace(*product, by->module, {moved}, before), moved = product->output;
     replace(*last, std::move(conv), {moved}, image.shape);
     if (last != &op) read_instead(op.output, last->output);
   }
@@ -250,9 +263,9 @@ class Moves : Dataflow {
   /// settled yet: such a move is looked at again then.
   void make_view(Operation& op, const MoveProblem& problem) {
     const View input = {.shape = shape(op.inputs[0])}, output = {.shape = shape(op.output)};
-    if (input.shape.rank() == 4 || output.shape.rank() == 4) return;
-    const Preparation preparation = {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = {}};
-    if (is_still(problem, preparation)) replace(op, std::make_shared<Reshape>(output.shape), op.inputs, output.shape);
+    const bool images = input.shape.rank() == 4 || output.shape.rank() == 4;
+    if (images || !is_still(problem, {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = {}})) return;
+    replace(op, std::make_shared<Reshape>(output.shape), op.inputs, output.shape);
   }
 
   /// A view in front of what is done to each row, if the rows come out of a view or a move, which may have any shape:
