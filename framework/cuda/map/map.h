@@ -48,7 +48,7 @@ std::unique_ptr<Operator> prepare_as_plain_map(const Problem& problem, const Pre
 template <class Problem, class... Others>
 inline constexpr bool is_one_of = (std::is_same_v<Problem, Others> || ...);
 template <class Problem>
-inline constexpr Features map_reads = reads::slices | reads::strides | reads::chain | reads::operands | reads::apart |
+inline constexpr Features map_reads = reads::slices | reads::strides | reads::chain | reads::operands |
                                       (is_one_of<Problem, MoveProblem, PointwiseProblem, ConversionProblem, NormProblem>
                                            ? reads::codes
                                            : 0);
