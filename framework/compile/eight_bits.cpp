@@ -161,16 +161,20 @@ class EightBits : Dataflow {
     if (!rounded.empty()) replace(op, std::move(longer));
   }
 
+  /// Whether it reads raw codes as what they stand for, and gives a value in these codes.
+  bool reads_codes(int reader, const QuantizationStep& step) const {
+    const auto other = reader == none ? std::nullopt : codes_of(operation(reader));
+    return other && is_coded(operation(reader).output) && other->codes == step.codes;
+  }
+
   /// Whoever reads what was quantised as what it stands for reads the value itself, or one that is rounded so.
   void join(Operation& op) {
     const auto step = codes_of(op);
     if (!step || step->kind != QuantizationKind::quantize) return;
     const int value = op.inputs[0], raw = op.output;
     std::vector<int> alike;
-    for (const int reader : readers(raw)) {
-      const auto other = reader == none ? std::nullopt : codes_of(operation(reader));
-      if (other && is_coded(operation(reader).output) && other->codes == step->codes) alike.push_back(reader);
-    }
+    std::ranges::copy_if(readers(raw), std::back_inserter(alike),
+                         [&](int reader) { return reads_codes(reader, *step); });
     int codes = value;
     if (program_.value(value).quantization != step->codes || program_.value(value).format.dtype != step->dtype) {
       if (alike.empty()) return;
@@ -191,10 +195,7 @@ class EightBits : Dataflow {
       if (reader == none || !problem_of<MoveProblem>(operation(reader))) continue;
       Operation moved = operation(reader);
       const std::vector<int> ends(readers(moved.output).begin(), readers(moved.output).end());
-      const bool alike = std::ranges::all_of(ends, [&](int end) {
-        const auto other = end == none ? std::nullopt : codes_of(operation(end));
-        return other && is_coded(operation(end).output) && other->codes == step.codes;
-      });
+      const bool alike = std::ranges::all_of(ends, [&](int end) { return reads_codes(end, step); });
       if (!alike || moved.view || shape(moved.output).numel() != shape(codes).numel()) continue;
       moved.inputs = {codes};
       set(moved.output, step.dtype, step.codes);

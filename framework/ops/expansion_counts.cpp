@@ -9,6 +9,15 @@
 #include "lamina/ops/parts.h"
 
 namespace lamina::detail {
+namespace {
+
+/// With that number behind the count of an axis.
+int filled_behind(Expansion& e, int node, int axis, int count, int number) {
+  const int there = e.pointwise(Pointwise::less, {places_along(e, axis, e.rank(node), e.shape(node)[axis]), count});
+  return e.pointwise(Pointwise::where, {there, node, number});
+}
+
+}  // namespace
 
 int Expansion::least(DType dtype) {
   if (is_float(dtype)) return scalar(-std::numeric_limits<double>::infinity(), dtype);
@@ -30,10 +39,8 @@ int Expansion::uncounted(int node, int axis) {
 int Expansion::counted(int node, int axis, int count) {
   if (count < 0) return node;
   if (known(count).defined()) return slice(uncounted(node, axis), axis, 0, to_integers(known(count))[0]);
-  if (known(node).defined()) {  // no constant any more, which others could take for all there is
-    const int there = pointwise(Pointwise::less, {places_along(*this, axis, rank(node), shape(node)[axis]), count});
-    node = pointwise(Pointwise::where, {there, node, scalar(0, dtype(node))});
-  }
+  // No constant any more, which others could take for all there is.
+  if (known(node).defined()) node = filled_behind(*this, node, axis, count, scalar(0, dtype(node)));
   const int result = add(Reshape(shape(node)), {node});
   network_.set_count(result, axis, count);
   return result;
@@ -46,9 +53,7 @@ int Expansion::uncounted(int node) {
 
 int Expansion::filled(int node, int axis, int number) {
   const int count = count_of(node, axis);
-  if (count < 0) return node;
-  const int there = pointwise(Pointwise::less, {places_along(*this, axis, rank(node), shape(node)[axis]), count});
-  return pointwise(Pointwise::where, {there, uncounted(node, axis), number});
+  return count < 0 ? node : filled_behind(*this, uncounted(node, axis), axis, count, number);
 }
 
 int Expansion::with_zeros(int node) {

@@ -26,6 +26,11 @@ constexpr std::string_view quantised_ops[] = {"ConvInteger",   "DequantizeLinear
                                               "MatMulInteger", "QLinearConv",      "QLinearMatMul",
                                               "QuantizeLinear"};
 
+/// Of a node's operand, if it is known, in f32; undefined where it has none there.
+Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place) {
+  return detail::constant(graph, place < node.inputs.size() ? node.inputs[place] : -1);
+}
+
 double number(const Module& module, std::string_view name, double fallback) {
   const Attributes attributes = module.attributes();
   return AttributeReader(attributes).number(name, fallback);

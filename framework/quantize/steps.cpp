@@ -15,8 +15,8 @@ int behind_identities(const Graph& graph, int node) {
   return at >= 0 && dynamic_cast<const Constant*>(module(at)) != nullptr ? at : node;
 }
 
-Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place) {
-  const int at = place < node.inputs.size() ? behind_identities(graph, node.inputs[place]) : -1;
+Tensor constant(const Graph& graph, int node) {
+  const int at = behind_identities(graph, node);
   const auto* found =
       at < 0 ? nullptr : dynamic_cast<const Constant*>(graph.nodes()[static_cast<std::size_t>(at)].module.get());
   return found == nullptr || found->value().dtype() != DType::f32 ? Tensor() : found->value();
@@ -33,10 +33,8 @@ bool StepsOfGelu::is(int i, std::string_view op) const {
 
 /// What a node is known to be.
 std::optional<double> StepsOfGelu::number(int i) const {
-  const int at = behind_identities(graph_, i);
-  const auto* known = at < 0 ? nullptr : dynamic_cast<const Constant*>(node(at).module.get());
-  if (known == nullptr || known->value().dtype() != DType::f32 || known->value().numel() != 1) return std::nullopt;
-  return known->value().values<float>()[0];
+  const Tensor known = constant(graph_, i);
+  return known.defined() && known.numel() == 1 ? std::optional<double>(known.values<float>()[0]) : std::nullopt;
 }
 
 /// The other operand of an op with a number near that, whichever comes first; none if it is something else.

@@ -12,8 +12,8 @@ namespace lamina::detail {
 /// The node itself, or the constant that it passes on: PyTorch writes equal ones once, and an Identity for each other.
 int behind_identities(const Graph& graph, int node);
 
-/// The value of a node's operand that is a constant of f32; undefined of others.
-Tensor constant(const Graph& graph, const Graph::Node& node, std::size_t place);
+/// The value of a node that is a constant of f32; undefined of others, and of -1.
+Tensor constant(const Graph& graph, int node);
 
 /// A GELU that a file says in steps, x (1 + erf(x / sqrt(2))) / 2, whose factors come in any order.
 class StepsOfGelu {

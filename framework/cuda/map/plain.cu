@@ -99,9 +99,8 @@ std::unique_ptr<Operator> prepare_as(const MapProblem& map, const Preparation& p
 }  // namespace
 
 bool takes_plain_map(const std::optional<MapProblem>& map, const Preparation& p) {
-  const auto is_spread = [](const MapNode& node) {  // of which it does not know how to join two
-    return node.kind == MapNode::Kind::reduce && node.reduction == MapReduction::spread;
-  };
+  // It does not know how to join two of them.
+  const auto is_spread = [](const MapNode& node) { return node.is(MapReduction::spread); };
   return map && map->nodes.size() <= most_nodes && std::ranges::none_of(map->nodes, is_spread) &&
          p.inputs.size() + map->parameters.size() + p.outputs.size() <= most_arrays &&
          simplified(*map).extents.size() <= most_plain_axes;

@@ -149,7 +149,7 @@ void validate(const MapProblem& problem) {
     }
     const bool reads = node.kind == MapNode::Kind::function || node.kind == MapNode::Kind::reduce;
     if (reads && node.from[0] < 0) fail("node ", i, " of a map reads nothing");
-    if (node.kind == MapNode::Kind::reduce && node.reduction == MapReduction::spread && !is_float(problem.compute)) {
+    if (node.is(MapReduction::spread) && !is_float(problem.compute)) {
       fail("node ", i, " of a map is a spread in ", problem.compute, ", not in f32 or f64");
     }
     if (node.kind == MapNode::Kind::load && (node.view < 0 || node.view >= static_cast<int>(problem.loads.size()))) {

@@ -68,6 +68,8 @@ struct MapNode {
   Pointwise function = Pointwise::identity;
   MapReduction reduction = MapReduction::sum;
 
+  bool is(Pointwise f) const { return kind == Kind::function && function == f; }
+  bool is(MapReduction r) const { return kind == Kind::reduce && reduction == r; }
   friend bool operator==(const MapNode&, const MapNode&) = default;
 };
 

@@ -47,27 +47,21 @@ std::vector<std::size_t> levels_of(const MapProblem& map) {
 void use_spreads(MapProblem& map) {
   const auto points = static_cast<double>(reduced_points(map));
   const auto at = [&](int i) -> const MapNode& { return map.nodes[static_cast<std::size_t>(i)]; };
-  const auto is = [](const MapNode& node, Pointwise f) {
-    return node.kind == MapNode::Kind::function && node.function == f;
-  };
   const auto is_number = [&](int i, double number) {
     return at(i).kind == MapNode::Kind::number && at(i).number == number;
   };
-  const auto is_sum = [](const MapNode& node) {
-    return node.kind == MapNode::Kind::reduce && node.reduction == MapReduction::sum;
-  };
   const auto is_mean = [&](const MapNode& node, int of) {
-    const bool divides = is(node, Pointwise::div) && is_number(node.from[1], points);
-    return (divides || (is(node, Pointwise::mul) && is_number(node.from[1], 1 / points))) && is_sum(at(node.from[0])) &&
-           at(node.from[0]).from[0] == of;
+    const bool divides = node.is(Pointwise::div) && is_number(node.from[1], points);
+    const bool multiplies = node.is(Pointwise::mul) && is_number(node.from[1], 1 / points);
+    return (divides || multiplies) && at(node.from[0]).is(MapReduction::sum) && at(node.from[0]).from[0] == of;
   };
   if (!is_float(map.compute)) return;
   for (MapNode& node : map.nodes) {
-    if (!is_sum(node)) continue;
+    if (!node.is(MapReduction::sum)) continue;
     const MapNode& square = at(node.from[0]);
-    if (!is(square, Pointwise::mul) || square.from[0] != square.from[1]) continue;
+    if (!square.is(Pointwise::mul) || square.from[0] != square.from[1]) continue;
     const MapNode& apart = at(square.from[0]);
-    if (!is(apart, Pointwise::sub) || !is_mean(at(apart.from[1]), apart.from[0])) continue;
+    if (!apart.is(Pointwise::sub) || !is_mean(at(apart.from[1]), apart.from[0])) continue;
     node.reduction = MapReduction::spread, node.from[0] = apart.from[0];
   }
 }

@@ -13,9 +13,7 @@ MapProblem unrolled(const MapProblem& problem, std::int64_t most) {
   const auto differs = [&](int node) { return (axes[static_cast<std::size_t>(node)] & problem.reduced) != 0; };
   const bool comes_back = std::any_of(problem.stores.begin(), problem.stores.end(),
                                       [&](const auto& store) { return stores_each(problem, store); });
-  const auto is_spread = [](const MapNode& node) {
-    return node.kind == MapNode::Kind::reduce && node.reduction == MapReduction::spread;
-  };
+  const auto is_spread = [](const MapNode& node) { return node.is(MapReduction::spread); };
   if (problem.reduced == 0 || points > most || comes_back || std::ranges::any_of(problem.nodes, is_spread))
     return problem;
   MapProblem result = problem;

@@ -101,11 +101,10 @@ int roi_align(Expansion& e) {
   if (to[2] < 1 || to[3] < 1 || to.numel() / std::max<std::int64_t>(to[0], 1) > longest_list ||
       how.sampling_ratio < 0 || how.sampling_ratio > 1'000)
     e.refuse("cannot have an output of ", to, " by a sampling_ratio of ", how.sampling_ratio);
-  const int there = count >= 0 ? count : e.constant_node(Tensor::from(std::vector{of[0]}, {1}));
   const auto run = [how](auto in, auto out, const Execution& execution) {
     how.run(in[0], in[1], in[2], in[3], out[0], *execution.pool);
   };
-  const int y = e.add(OnCpu(e.op(), to, DType::f32, 0, run), {x, boxes, images, there});
+  const int y = e.add(OnCpu(e.op(), to, DType::f32, 0, run), {x, boxes, images, e.length(given, 0)});
   return e.counted(e.cast(y, e.dtype(e.input(0))), 0, count);
 }
 
