@@ -42,6 +42,8 @@ constexpr bool fuses = true, always = false;
 constexpr Pass table[] = {
     {"resolve", 0, single | plain | unplaced, 0, resolve_graph, always,
      "the batch is put in: shapes, types and constants become known, ops become modules"},
+    {"images", single | plain, 0, 0, on_program<keep_images_apart>, always,
+     "outputs are known for which fewer images than the batch may be given"},
     {"moves", single | plain, 0, 0, on_program<simplify_moves>, fuses,
      "moves of elements that follow each other become one"},
     {"eight bits", single | plain, 0, 0, on_program<store_eight_bits>, always,

@@ -111,6 +111,9 @@ bool runs_in_place(const Program& program, const Program::Operation& op, const C
 /// values nchw and f32, or of the type that they have.
 Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions& options);
 
+/// Takes back Program::output_batched of outputs whose images are not computed each by itself.
+void keep_images_apart(Program& program, const CompileOptions& options);
+
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
 void simplify_moves(Program& program, const CompileOptions& options);
 
