@@ -131,21 +131,46 @@ bool fold_norm(Product& product, const Graph& graph, const Graph::Node& node) {
   return true;
 }
 
-/// Of a Mul by numbers for each channel, or by one.
-bool fold_factors(Product& product, const Graph& graph, const Graph::Node& node) {
-  if (node.module->op() != "Mul") return false;
-  const Tensor first = constant(graph, node, 0), factors = first.defined() ? first : constant(graph, node, 1);
-  const int rank =
-      static_cast<int>(product.weight.shape().rank());  // of a convolution's result, and the least of others'
-  const int behind = product.kind == Product::Kind::conv ? rank - 2 : 0;
-  if (!factors.defined() || static_cast<int>(factors.shape().rank()) > rank) return false;
-  const Shape& shape = factors.shape();
-  const bool of_channels = static_cast<int>(shape.rank()) > behind && shape[-1 - behind] == factors.numel() &&
-                           static_cast<std::size_t>(factors.numel()) == product.out();
-  if (factors.numel() != 1 && !of_channels) return false;
-  const auto values = factors.values<float>();
-  fold(product, std::vector<double>(values.begin(), values.end()), {});
+/// Of a Mul by, or an Add of, numbers for each channel, or one number; `behind` the channels' axis of a result of this
+/// rank are so many others.
+bool fold_numbers(Product& product, const Graph& graph, const Graph::Node& node, int rank, int behind) {
+  const bool adds = node.module->op() == "Add";
+  if (!adds && node.module->op() != "Mul") return false;
+  const Tensor first = constant(graph, node, 0), numbers = first.defined() ? first : constant(graph, node, 1);
+  if (!numbers.defined() || static_cast<int>(numbers.shape().rank()) > rank) return false;
+  const Shape& shape = numbers.shape();
+  const bool of_channels = static_cast<int>(shape.rank()) > behind && shape[-1 - behind] == numbers.numel() &&
+                           static_cast<std::size_t>(numbers.numel()) == product.out();
+  if (numbers.numel() != 1 && !of_channels) return false;
+  std::vector<double> values(product.out());
+  for (std::size_t c = 0; c < values.size(); ++c)
+    values[c] = static_cast<double>(numbers.values<float>()[numbers.numel() == 1 ? 0 : c]);
+  adds ? fold(product, std::vector<double>(product.out(), 1.0), values) : fold(product, values, {});
   return true;
+}
+
+/// What is done to the channels of a product and nothing else, be it behind a transpose, which nobody else reads
+/// either. `item_of`: the item of a node; null: none.
+template <class ItemOf>
+bool fold_into_product(const Graph& graph, const Graph::Node& node, std::size_t before, const std::vector<int>& uses,
+                       const ItemOf& item_of) {
+  if (uses[before] != 1 || item_of(before) == nullptr) return false;
+  if (std::optional<Product>& product = item_of(before)->product) {
+    const bool conv = product->kind == Product::Kind::conv;
+    const int rank = static_cast<int>(product->weight.shape().rank());  // of a matrix the least that its result has
+    return fold_norm(*product, graph, node) || fold_numbers(*product, graph, node, rank, conv ? rank - 2 : 0);
+  }
+  const Graph::Node& move = graph.nodes()[before];
+  if (move.module == nullptr || move.module->op() != "Transpose" || move.inputs[0] < 0) return false;
+  const auto source = static_cast<std::size_t>(move.inputs[0]);
+  if (uses[source] != 1 || item_of(source) == nullptr || !item_of(source)->product) return false;
+  Product& product = *item_of(source)->product;
+  const Attributes attributes = move.module->attributes();
+  const std::vector<std::int64_t> order = AttributeReader(attributes).integers("perm", {});
+  const auto rank = static_cast<std::int64_t>(order.size());
+  const auto axis = std::ranges::find(order, product.kind == Product::Kind::conv ? 1 : rank - 1);
+  return axis != order.end() &&
+         fold_numbers(product, graph, node, static_cast<int>(rank), static_cast<int>(order.end() - axis) - 1);
 }
 
 Role role_of(const Graph& graph, const Graph::Node& node) {
@@ -202,13 +227,11 @@ void Draft::add(const Graph& graph, std::size_t i, std::vector<int>& place, cons
     for (const int input : node.inputs) {
       if (input < 0) continue;
       const auto before = static_cast<std::size_t>(input);
-      Item* const product = place[before] < 0 ? nullptr : &at(place[before]);
-      if (product != nullptr && product->product && uses[before] == 1 &&
-          (fold_norm(*product->product, graph, node) || fold_factors(*product->product, graph, node))) {
-        if (uses[i] > 1) product->name = node.name;  // by which others may ask for it
-        place[i] = place[before];
-        return;
-      }
+      const auto item_of = [&](std::size_t of) { return place[of] < 0 ? nullptr : &at(place[of]); };
+      if (!fold_into_product(graph, node, before, uses, item_of)) continue;
+      if (uses[i] > 1) item_of(before)->name = node.name;  // by which others may ask for it
+      place[i] = place[before];
+      return;
     }
     item.product = product_of(graph, node, item.why);
     item.role = role_of(graph, node);
@@ -249,6 +272,12 @@ std::vector<bool> Draft::stored(const std::vector<bool>& products) const {
       wanted[input] = true;
       if (reads) result[input] = true;
     }
+  }
+  const std::vector<std::vector<int>> read_by = readers();  // a product is stored behind the transpose that turns it
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!result[i] || !items[i].product || read_by[i].size() != 1) continue;
+    const int reader = read_by[i][0];
+    if (at(reader).module->op() == "Transpose" && result[static_cast<std::size_t>(reader)]) result[i] = false;
   }
   return result;
 }

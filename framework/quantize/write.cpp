@@ -85,17 +85,18 @@ class Writer {
     const bool conv = p.kind == Product::Kind::conv, matmul = p.kind == Product::Kind::matmul;
     std::vector<Value> operands = {read_[input]};
     Tensor bias = p.bias;
+    Value added;
     const auto rows = static_cast<std::int64_t>(p.out());
     if (!choice_.products[i]) {
       operands.push_back(constant(item.name + ".weight", matmul ? transposed<float>(p.weight) : p.weight));
-      if (bias.defined() && !matmul) operands.push_back(constant(item.name + ".bias", bias));
+      if (bias.defined()) added = constant(item.name + ".bias", bias);
     } else {
       const float scale = choice_.codes[input].scale;
       const Codes8 codes = codes_of(p, scale);
       if (!choice_.means.empty()) bias = corrected_bias(p, codes, choice_.means[input]);
       operands.push_back(meaning(item.name + ".weight", matmul ? transposed<std::int8_t>(codes.weight) : codes.weight,
                                  codes.scale, matmul ? 1 : 0));
-      if (bias.defined() && !matmul) {
+      if (bias.defined()) {
         Tensor whole({rows}, DType::i32), scales({rows});
         for (std::size_t c = 0; c < p.out(); ++c) {
           const float unit = scale * codes.scale.values<float>()[c];
@@ -103,14 +104,15 @@ class Writer {
           const double steps = std::nearbyint(static_cast<double>(bias.values<float>()[c]) / static_cast<double>(unit));
           whole.values<std::int32_t>()[c] = static_cast<std::int32_t>(std::clamp(steps, -2147483648.0, 2147483647.0));
         }
-        operands.push_back(meaning(item.name + ".bias", whole, scales, 0));
+        added = meaning(item.name + ".bias", whole, scales, 0);
       }
     }
+    if (bias.defined() && !matmul) operands.push_back(added);
     if (conv) return op(item.name, "Conv", p.attributes, operands);
     if (!matmul) return op(item.name, "Gemm", {{"transB", std::int64_t{1}}}, operands);
     if (!bias.defined()) return op(item.name, "MatMul", {}, operands);
     const Value sum = op(unused(item.name + "_product"), "MatMul", {}, operands);
-    return op(item.name, "Add", {}, {sum, constant(item.name + ".bias", bias)});
+    return op(item.name, "Add", {}, {sum, added});
   }
 
   const Draft& draft_;

@@ -5,6 +5,7 @@
 
 #include "compile/eight_bits.h"
 #include "lamina/base/error.h"
+#include "support/devices.h"
 #include "support/file_test.h"
 #include "support/run_problem.h"
 
@@ -219,6 +220,53 @@ TEST(EightBitsOf, ABiasOfAnotherScaleIsNoInteger) {
     const Value y = build.op("Conv", {build.dequantize(input, 0.02f, 0, DType::u8), weights, bias});
     build.graph.output(build.quantize(y, 0.1f, 0, DType::u8));
     EXPECT_EQ(build.graph.plan_summary({}).find("int8") != std::string::npos, value == 0);
+  }
+}
+
+/// A MatMul and an Add, as a quantiser writes a Linear: the bias is added to the sums if it is whole in their units,
+/// behind a factor of the channels as well, and then what is looked up behind it is part of the product.
+TEST(EightBitsOf, AWholeBiasBehindAMatMulIsAddedToTheSums) {
+  constexpr float input_scale = 0.0213f, scale = 0.00417f, output_scale = 0.009f;
+  const Tensor x = random_codes({2, 9, 64}, DType::u8, 1), w = random_codes({64, 96}, DType::i8, 2);
+  for (const bool scaled : {false, true}) {
+    for (const float off : {0.0f, 0.37f}) {
+      Build build;
+      const Value input = build.graph.input("x", {batch, 9, 64}, DType::u8);
+      std::vector<float> bias, factors;
+      for (int f = 0; f < 96; ++f) {
+        bias.push_back((static_cast<float>(f * 911 % 4001 - 2000) + off) * (input_scale * scale));
+        factors.push_back(scaled ? 0.3f + 0.017f * static_cast<float>(f) : 1.0f);
+      }
+      Value y = build.op("MatMul", {build.dequantize(input, input_scale, 99, DType::u8),
+                                    build.dequantize(build.constant(w), scale, 0, DType::i8)});
+      y = build.op("Add", {y, build.constant(Tensor::from(bias, {96}))});
+      if (scaled) y = build.op("Mul", {y, build.constant(Tensor::from(factors, {96}))});
+      y = build.dequantize(build.quantize(y, output_scale, 120, DType::u8), output_scale, 120, DType::u8);
+      build.graph.output(build.quantize(build.op("Sigmoid", {y}), 1.0f / 255, 0, DType::u8));
+      const std::string plan = build.graph.plan_summary({.device = Device::cuda(), .batch = 64, .description = h200()});
+      if (!kernels<ConvProblem>(DeviceType::cuda).empty()) {
+        EXPECT_EQ(plan.find("table of 256") == std::string::npos, off == 0) << plan;
+      }
+      const std::vector<std::int64_t> xs = whole(x), ws = whole(w);
+      std::vector<std::int64_t> expected;
+      for (std::size_t row = 0; row < 18; ++row) {
+        for (std::size_t f = 0; f < 96; ++f) {
+          std::int64_t sum = static_cast<std::int64_t>(f) * 911 % 4001 - 2000;
+          for (std::size_t c = 0; c < 64; ++c) sum += (xs[row * 64 + c] - 99) * ws[c * 96 + f];
+          const float unit = input_scale * (scaled ? scale * factors[f] : scale) / output_scale;
+          const float code = std::clamp(std::rint(static_cast<float>(sum) * unit) + 120, 0.0f, 255.0f);
+          const float sigmoid = 1 / (1 + std::exp(-(code - 120) * output_scale));
+          expected.push_back(static_cast<std::int64_t>(std::rint(sigmoid / (1.0f / 255))));
+        }
+      }
+      for (const Device device : devices_here()) {
+        Plan compiled = build.graph.compile({.device = device, .batch = 2});
+        const std::vector<std::int64_t> actual = whole(compiled.run(x).to(Device::cpu()));
+        if (off == 0) {
+          EXPECT_EQ(actual, expected) << device << '\n' << compiled.summary();
+        }
+      }
+    }
   }
 }
 

@@ -86,6 +86,32 @@ TEST(Quantize, DraftComputesWhatTheGraphDoesWithNormsInTheWeights) {
   EXPECT_EQ(drafted.find("first")->module->op(), "Conv");
 }
 
+/// As exporters write the end of a ConvNeXt block: x W, plus a bias, channels in front, times factors, and the sum.
+TEST(Quantize, DraftTakesBiasesAndFactorsBehindATransposeIntoTheWeights) {
+  Model model;
+  Graph& g = model.graph;
+  const auto op = [&](const char* name, const char* of, std::vector<Value> inputs, Attributes attributes = {}) {
+    return g.add(name, std::make_shared<Op>(of, std::move(attributes)), inputs);
+  };
+  const auto constant = [&](const char* name, Tensor value) {
+    return g.add(name, std::make_shared<Constant>(std::move(value)), {});
+  };
+  const auto turned = [&](const char* name, Value of, std::vector<std::int64_t> order) {
+    return op(name, "Transpose", {of}, {{"perm", std::move(order)}});
+  };
+  const Value x = g.input("x", {batch, 3, 12, 12});
+  const Value rows = turned("rows", x, {0, 2, 3, 1});
+  Value y = op("product", "MatMul", {rows, constant("weight", drawn({3, 3}, 1))});
+  y = op("biased", "Add", {constant("bias", drawn({3}, 2)), y});
+  y = op("scaled", "Mul", {turned("image", y, {0, 3, 1, 2}), constant("factors", drawn({3, 1, 1}, 3))});
+  y = op("other", "Mul", {op("sum", "Add", {x, y}), constant("others", drawn({1, 1, 12, 12}, 4))});
+  g.output(y);
+  const Graph drafted = detail::Draft(model.graph).graph();
+  EXPECT_LT(distance(drafted, model.graph, samples(1)[0]), 1e-6);
+  for (const char* gone : {"biased", "scaled"}) EXPECT_EQ(drafted.find(gone), nullptr) << gone;
+  for (const char* kept : {"image", "sum", "other"}) EXPECT_NE(drafted.find(kept), nullptr) << kept;
+}
+
 TEST(Quantize, MultipliesInEightBitsAndIsReadBackFromItsFile) {
   const Model model = network();
   const Quantized quantized = quantize(model, samples(12));

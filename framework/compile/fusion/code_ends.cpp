@@ -1,6 +1,7 @@
-// What is done to a convolution's codes by the convolution itself: its kernel makes those of its operand, rounds its
-// sums to its own codes, and then gives what they stand for, adds that to others and rounds again, looks up what a
-// table has for them, or finds the largest of a window. The bits are those of the operations by themselves.
+// What is done to a convolution's codes by the convolution itself: it adds its bias to its sums of codes, its kernel
+// makes those of its operand, rounds its sums to its own codes, and then gives what they stand for, adds that to others
+// and rounds again, looks up what a table has for them, or finds the largest of a window. The bits are those of the
+// operations by themselves.
 
 #include <algorithm>
 #include <map>
@@ -9,10 +10,41 @@
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/rules/eight_bits.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
+#include "lamina/layers/linear.h"
 
 namespace lamina::detail {
 namespace {
+
+/// A bias in floats that is a whole number of the sums' units, as what a quantiser adds behind a MatMul is, is added to
+/// the sums of codes: their rounding is then the only one.
+class WholeBiases : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void find() {
+    for (Operation& op : program_.operations) take<Conv2d>(op) || take<Linear>(op);
+    finish();
+  }
+
+ private:
+  template <class Layer>
+  bool take(Operation& op) {
+    const auto* const layer = dynamic_cast<const Layer*>(op.module.get());
+    if (layer == nullptr || !layer->options().bias || !is_coded(op.inputs[0])) return false;
+    EightBitWeights eight = layer->eight_bits();
+    if (!eight.defined() || eight.bias.defined()) return false;
+    if (!set_whole_bias(eight, layer->bias(), program_.value(op.inputs[0]).quantization.scale)) return false;
+    Operation whole = op;
+    const auto copy = std::make_shared<Layer>(*layer);
+    copy->set_eight_bits(std::move(eight));
+    whole.module = copy;
+    if (!runs(whole)) return false;
+    replace(op, std::move(whole));
+    return true;
+  }
+};
 
 /// What is computed of one value's codes and nothing else, through whatever else is rounded between, is one table: x
 /// times its sigmoid, a GELU in steps.
@@ -190,6 +222,7 @@ class CodeEnds : Dataflow {
 }  // namespace
 
 void end_with_codes(Program& program, const CompileOptions& options) {
+  WholeBiases(program, options).find();
   Tables(program, options).compose();
   CodeEnds(program, options).join_all();
 }

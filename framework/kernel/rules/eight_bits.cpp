@@ -14,6 +14,8 @@ namespace {
 
 /// Products that cannot leave i32 together: of 255 and 128, of 255 and 255.
 constexpr std::int64_t most_terms = 65'793, most_with_zero_points = 33'025;
+/// Of a bias that was multiplied by its scale and by a factor, the same factor being in the weights' scale.
+constexpr double most_off = 0x1p-21;
 
 View rounded_by(const PointwiseStep& step, View view) {
   view.format.dtype = step.type, view.quantization = step.codes;
@@ -51,6 +53,26 @@ std::optional<CodeSteps> code_steps(const PointwiseChain& chain) {
   if (result.own != nullptr && next_is(Pointwise::look_up)) result.table = step++->table;
   if (step != chain.end() || (result.operand != nullptr && !result.table != !result.again)) return std::nullopt;
   return result;
+}
+
+void set_bias(EightBitWeights& eight, const Tensor& bias, float input_scale) {
+  eight.bias = bias;
+  eight.bias_scale = Tensor(eight.scale.shape());
+  for (std::size_t c = 0; c < eight.scale.values<float>().size(); ++c)
+    eight.bias_scale.values<float>()[c] = input_scale * eight.scale.values<float>()[c];
+}
+
+bool set_whole_bias(EightBitWeights& eight, const Tensor& bias, float input_scale) {
+  Tensor whole(bias.shape(), DType::i32);
+  for (std::size_t c = 0; c < bias.values<float>().size(); ++c) {
+    const double unit = static_cast<double>(input_scale * eight.scale.values<float>()[c]);
+    const double value = static_cast<double>(bias.values<float>()[c]), steps = std::nearbyint(value / unit);
+    const bool is_whole = std::abs(value - steps * unit) <= most_off * std::abs(value);
+    if (!is_whole || !(std::abs(steps) <= std::numeric_limits<std::int32_t>::max())) return false;
+    whole.values<std::int32_t>()[c] = static_cast<std::int32_t>(steps);
+  }
+  set_bias(eight, whole, input_scale);
+  return true;
 }
 
 View multiplied(const ConvProblem& problem, const Preparation& p) {

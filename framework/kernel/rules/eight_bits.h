@@ -44,6 +44,12 @@ std::optional<CodeSteps> code_steps(const PointwiseChain& chain);
 View multiplied(const ConvProblem& problem, const Preparation& preparation);
 View rounded_first(const ConvProblem& problem, const Preparation& preparation);
 
+/// Gives weights a bias of i32 in units of the input's scale times theirs, each rounded once.
+void set_bias(EightBitWeights& eight, const Tensor& bias, float input_scale);
+/// The same with a bias of f32, if that is whole in these units up to the roundings of the products that it came from;
+/// else false, and nothing is changed.
+bool set_whole_bias(EightBitWeights& eight, const Tensor& bias, float input_scale);
+
 /// What becomes of a sum of products.
 struct SumsEnd {
   DType type = DType::u8;          ///< of the output: u8, i8, i32, f32, f16 or bf16

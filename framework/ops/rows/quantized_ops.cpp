@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lamina/kernel/rules/eight_bits.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/quantization.h"
@@ -131,14 +132,6 @@ EightBitWeights operand_weights(const Expansion& e, int weight, int scale, int z
   if (!is_eight_bits(values.dtype())) e.refuse("expected weights of u8 or i8, got ", values.dtype());
   if (turned && values.shape().rank() != 2) e.refuse("expected a matrix, got ", values.shape());
   return in_i8(e, values, known_scales(e, scale), known_zeros(e, zero_point), turned);
-}
-
-/// In units of the product of the input's scale and the weights', rounded once.
-void set_bias(EightBitWeights& eight, const Tensor& bias, float input_scale) {
-  eight.bias = bias;
-  eight.bias_scale = Tensor(eight.scale.shape());
-  for (std::size_t c = 0; c < eight.scale.values<float>().size(); ++c)
-    eight.bias_scale.values<float>()[c] = input_scale * eight.scale.values<float>()[c];
 }
 
 /// Of an image of such a scale and zero point, which is around it as well.
