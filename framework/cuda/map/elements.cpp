@@ -142,7 +142,6 @@ std::string Elements::whole_to_number(const std::string& word, DType dtype) {
   return t_.let(Bank::b64, is_signed(dtype) ? "cvt.s64.s32" : "cvt.u64.u32", word);
 }
 
-/// A number as the bits of an element: in a register of 16 bits if it is of 16, else of 32 or 64.
 std::string Elements::element(DType dtype, const std::string& number) {
   const bool floats = is_float(compute_);
   const std::string from = floats ? type() : whole_type(compute_);
@@ -193,12 +192,10 @@ std::string Elements::element(DType dtype, const std::string& number) {
 }
 
 void Elements::store(DType dtype, const std::string& address, std::int64_t bytes,
-                     const std::vector<std::string>& numbers, int together, std::int64_t step,
+                     const std::vector<std::string>& elements, int together, std::int64_t step,
                      const std::string& predicate) {
   const int size = static_cast<int>(size_of(dtype));
-  const int count = static_cast<int>(numbers.size()), chunk = std::min({together * size, 16, count * size});
-  std::vector<std::string> elements;
-  for (const std::string& number : numbers) elements.push_back(element(dtype, number));
+  const int count = static_cast<int>(elements.size()), chunk = std::min({together * size, 16, count * size});
   if (chunk <= size) {
     for (int j = 0; j < count; ++j) {
       t_.line_if(predicate, "st.global.b" + std::to_string(8 * size), at(address, bytes + j * step),

@@ -39,8 +39,10 @@ class Elements {
              const std::string& predicate, const char* cached = "");
   /// Element j of them as a number.
   std::string unpacked(DType dtype, const Words& words, int j);
-  /// Puts numbers at [address + bytes], `step` bytes apart; `together` at a time where they are neighbours.
-  void store(DType dtype, const std::string& address, std::int64_t bytes, const std::vector<std::string>& numbers,
+  /// A number as the bits of an element: in a register of 16 bits if it is of 16, else of 32 or 64.
+  std::string element(DType dtype, const std::string& number);
+  /// Puts elements at [address + bytes], `step` bytes apart; `together` at a time where they are neighbours.
+  void store(DType dtype, const std::string& address, std::int64_t bytes, const std::vector<std::string>& elements,
              int together, std::int64_t step, const std::string& predicate);
 
   /// What a reduction begins with, in registers of its own.
@@ -62,7 +64,6 @@ class Elements {
 
  private:
   std::string whole_to_number(const std::string& word, DType dtype);
-  std::string element(DType dtype, const std::string& number);
   std::string start(MapReduction kind) const;
   std::string quotient(const std::string& a, const std::string& b);
   void join_spreads(const Known& known, const Known& other, const std::string& predicate);

@@ -68,28 +68,55 @@ void Generator::store_all() {
   });
 }
 
+std::string Generator::code(DType dtype, const std::string& number, float scale, int zero) {
+  const float inverse = 1 / scale, low = static_cast<float>((dtype == DType::i8 ? -128 : 0) - zero);
+  const double rest = (1 - static_cast<double>(inverse) * static_cast<double>(scale)) / static_cast<double>(scale);
+  const auto f = [&](const std::string& op, const std::string& a, auto b, const auto&... c) {
+    return t_.let(Bank::f32, op + ".f32", a, elements_.number(static_cast<double>(b)), c...);
+  };
+  const std::string x = f("min", f("max", number, low * scale), (low + 255) * scale),
+                    q = f("fma.rn", x, inverse, f("mul.rn", x, rest)),
+                    quotient = f("fma.rn", f("fma.rn", q, -scale, x), inverse, q);
+  // Added, this leaves a rounded number in the last bits.
+  return t_.let(Bank::b32, "add.s32", t_.let(Bank::b32, "mov.b32", f("add.rn", quotient, 12582912.0f)), zero);
+}
+
+std::string Generator::element(const MapProblem::Store& store, int piece, int j) {
+  const DType dtype = store.view.dtype;
+  const MapNode& n = node(store.node);
+  const auto number_at = [&](std::size_t operand) { return node(n.from[operand]).number; };
+  const bool of_numbers = n.is(Pointwise::quantize) && node(n.from[1]).kind == MapNode::Kind::number &&
+                          node(n.from[2]).kind == MapNode::Kind::number;
+  if (of_numbers && p_.compute == DType::f32 && (dtype == DType::u8 || dtype == DType::i8) && number_at(1) > 1e-15 &&
+      number_at(1) < 1e15) {
+    return code(dtype, elements_.in_register(value(n.from[0], piece, j)), static_cast<float>(number_at(1)),
+                static_cast<int>(number_at(2)));
+  }
+  return elements_.element(dtype, elements_.in_register(value(store.node, piece, j)));
+}
+
 void Generator::store(int i, int piece, const std::string& who) {
   const MapProblem::Store& result = p_.stores[static_cast<std::size_t>(i)];
   const MapView& view = result.view;
   const std::int64_t step = s_.vector < 0 ? 0 : view.strides[static_cast<std::size_t>(s_.vector)];
   const Place at = place(view, store_bases_[static_cast<std::size_t>(i)], piece);
   const auto size = static_cast<std::int64_t>(size_of(view.dtype));
-  std::vector<std::string> numbers;
-  for (int j = 0; j < (step == 0 ? 1 : s_.pack); ++j)
-    numbers.push_back(elements_.in_register(value(result.node, std::max(piece, 0), j)));
+  std::vector<std::string> elements;
+  for (int j = 0; j < (step == 0 ? 1 : s_.pack); ++j) elements.push_back(element(result, std::max(piece, 0), j));
   const int together = most_packed(view, s_.vector, alignment_.outputs[static_cast<std::size_t>(view.array)]);
-  elements_.store(view.dtype, at.address, at.bytes, numbers, step == 1 ? together : 1, step * size, who);
+  elements_.store(view.dtype, at.address, at.bytes, elements, step == 1 ? together : 1, step * size, who);
 }
 
 void Generator::store_interleaved(int i) {
-  const auto& [node, view] = p_.stores[static_cast<std::size_t>(i)];
+  const MapProblem::Store& result = p_.stores[static_cast<std::size_t>(i)];
+  const MapView& view = result.view;
   const Place at = place(view, store_bases_[static_cast<std::size_t>(i)], 0);
-  std::vector<std::string> numbers;
+  std::vector<std::string> elements;
   for (int j = 0; j < s_.pack; ++j) {
-    for (int u = 0; u < static_cast<int>(s_.steps); ++u) numbers.push_back(elements_.in_register(value(node, u, j)));
+    for (int u = 0; u < static_cast<int>(s_.steps); ++u) elements.push_back(element(result, u, j));
   }
   const int together = most_interleaved(view, s_, alignment_.outputs[static_cast<std::size_t>(view.array)]);
-  elements_.store(view.dtype, at.address, at.bytes, numbers, together, static_cast<std::int64_t>(size_of(view.dtype)),
+  elements_.store(view.dtype, at.address, at.bytes, elements, together, static_cast<std::int64_t>(size_of(view.dtype)),
                   exists_);
 }
 

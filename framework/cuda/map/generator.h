@@ -153,6 +153,11 @@ class Generator {
   /// Of the threads that know a result the one that stores it.
   std::string storing();
   void store_all();
+  /// The lowest byte is that of Pointwise::quantize(number, scale, zero) as u8 or i8, without a division: see Results
+  /// in eight_bits/codes.cuh, and for which scales Rounding.
+  std::string code(DType dtype, const std::string& number, float scale, int zero);
+  /// What is stored, as bits.
+  std::string element(const MapProblem::Store& store, int piece, int j);
   void store(int store, int piece, const std::string& who);
   void store_interleaved(int store);
 

@@ -159,6 +159,7 @@ void Generator::meet_blocks() {
   kernel_.counters = kernel_.blocks * 4;
   const std::string part = t_.special("ctaid.y"), block = t_.special("ctaid.x");
   const std::string column = t_.advanced(work, group_, size), mine = t_.advanced(column, part, groups_ * size);
+  for (std::string& number : numbers) number = elements_.element(p_.compute, number);
   elements_.store(p_.compute, mine, 0, numbers, together, size / count, storing());
   t_.line("membar.gl");
   t_.line("bar.sync", 0);

@@ -85,8 +85,9 @@ TEST_P(EightBitConvolutions, OfEveryTile) {
   for (int tile = 0; tile < 26; ++tile) {
     const bool narrow = tile >= 13;
     const ConvCase l = narrow ? square(3, 184, 14, 3, 200, 1, 1, 0) : square(3, 192, 14, 14, 200, 3, 1, 1);
-    for (const int multicast : {1, 2}) {
-      Made made = make(l, tile % 2 == 0 ? DType::u8 : DType::i8, End::codes);
+    for (const auto& [multicast, end] :
+         {std::pair(1, End::codes), std::pair(2, End::codes), std::pair(1, End::halves)}) {
+      Made made = make(l, tile % 2 == 0 ? DType::u8 : DType::i8, end);
       made.options.tuning = {.tile = tile % 13, .splits = narrow ? multicast : 1, .multicast = multicast};
       made.options.kernel = narrow ? "narrow" : "int8_wgmma";
       const ProblemRun run(made.problem, {made.x}, made.output, made.type, gpu(), made.options);
@@ -95,7 +96,8 @@ TEST_P(EightBitConvolutions, OfEveryTile) {
       plain.kernel = "int8_direct", plain.tuning = {};
       const Tensor actual = run.run(),
                    expected = ProblemRun(made.problem, {made.x}, made.output, made.type, Device::cpu(), plain).run();
-      EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0) << "tile " << tile << ", " << multicast;
+      EXPECT_EQ(std::memcmp(actual.raw(), expected.raw(), actual.bytes()), 0)
+          << "tile " << tile << ", " << multicast << ", end " << static_cast<int>(end);
     }
   }
 }

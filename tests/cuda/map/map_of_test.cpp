@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cuda/map/map_data.h"
+#include "lamina/kernel/rules/eight_bits.h"
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
@@ -86,6 +87,35 @@ TEST(MapOf, NormsAndSoftmax) {
   expect_is_map(NormProblem{.length = 48, .channels = 8, .shift = draw_floats({8}, 8)}, {rows}, rows.shape());
   for (const SoftmaxKind kind : {SoftmaxKind::softmax, SoftmaxKind::log_softmax}) {
     for (int dim = 0; dim < 4; ++dim) expect_is_map(SoftmaxProblem{.dim = dim, .kind = kind}, {x}, x.shape());
+  }
+}
+
+/// Numbers beside those that lie between two codes: the code is that of the quotient, whether or not it is divided.
+TEST(MapOf, RoundingToCodes) {
+  for (const auto& [type, to] : {std::pair(DType::u8, Quantization{0.0217f, 117}),
+                                 {DType::i8, {1.7e-3f, -3}},
+                                 {DType::u8, {0.9999999f, 0}},
+                                 {DType::i8, {3e-16f, 5}}}) {
+    std::vector<float> values = {0, -0.0f, NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f};
+    for (int k = -300; k < 300; ++k) {
+      const float between = (static_cast<float>(k) + 0.5f) * to.scale;
+      for (const float x : {between, std::nextafter(between, -1e30f), std::nextafter(between, 1e30f)})
+        values.push_back(x);
+    }
+    const Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
+    const View input = {.shape = x.shape()}, output = {.shape = x.shape(), .format = {type}, .quantization = to};
+    const auto of = map_of(PointwiseProblem{.chain = {{Pointwise::identity}}},
+                           {.inputs = {&input, 1}, .outputs = {&output, 1}, .device = describe(Device::cpu())});
+    ASSERT_TRUE(of);
+    for (const int architecture : {0, 75, 90}) {
+      MapRun run(*of);
+      const auto* bytes = static_cast<const std::byte*>(x.raw());
+      run.inputs[0] = {DType::f32, x.numel(), {bytes, bytes + x.bytes()}};
+      architecture == 0 ? run.plainly() : run.emulated(architecture);
+      const std::vector<double> got = run.outputs[0].doubles();
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(got[i], detail::code_of(values[i], to, type)) << values[i] << ", " << architecture;
+    }
   }
 }
 

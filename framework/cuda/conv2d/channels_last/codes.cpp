@@ -151,7 +151,9 @@ class ChannelsLastCodes final : public Operator {
     args_.saturates = eight_bits::saturates(end, windows_.reduction());
     args_.saturation = {end.end.type, end.end.quantization};
     // What is rounded twice leaves one by one: it is rare, and its division is long.
-    args_.boxed = args_.ends.end.codes && args_.out_pitch % 16 == 0 && p.output().alignment % 16 == 0;
+    const bool numbers = !end.end.codes && !end.end.read && steps.own == nullptr && output_bytes_ == 2;
+    args_.boxed =
+        (end.end.codes || numbers) && args_.out_pitch * output_bytes_ % 16 == 0 && p.output().alignment % 16 == 0;
   }
 
   std::string description() const override {
@@ -200,7 +202,8 @@ class ChannelsLastCodes final : public Operator {
       CUtensorMap input = input_map(multiplied(some, source_), Operand::codes, choice_.tile.pixels, args.input),
                   output = input, others = input;
       if (args.boxed) {
-        output = output_map(args.geometry, DType::u8, 2 * choice_.tile.store_pixels, args.out_pitch, args.output);
+        output = output_map(args.geometry, args.ends.end.codes ? DType::u8 : args.ends.end.type,
+                            (args.ends.end.codes ? 2 : 1) * choice_.tile.store_pixels, args.out_pitch, args.output);
       }
       if (args.adds) {
         void* const added = static_cast<std::byte*>(const_cast<void*>(inputs[1].raw())) +

@@ -61,6 +61,13 @@ struct CodePair {
   __device__ __forceinline__ std::uint32_t saturated(const Arguments& args, const int* sums) const {
     return eight_bits::saturated(args.saturation, scaled(sums, 0), scaled(sums, 2), scaled(sums, 1), scaled(sums, 3));
   }
+  /// Both channels' numbers of pixel `i`, as they stand in memory, where Arguments::boxed and not SumsEnd::codes.
+  __device__ __forceinline__ std::uint32_t numbers(const Arguments& args, const int* sums, int i) const {
+    const eight_bits::SumsEnd& end = args.ends.end;
+    const auto y = [&](int j, float added) { return clamped(__fadd_rn(scaled(sums, j), added), end.low, end.high); };
+    const float first = y(i, bias.x), second = y(i + 2, bias.y);
+    return end.type == DType::f16 ? pack(first, second, __half{}) : pack(first, second, __nv_bfloat16{});
+  }
   /// Stores the same one by one; `pixel`: the first of both.
   __device__ __forceinline__ void put(const Arguments& args, int pixel, const int* sums) const {
 #pragma unroll
@@ -155,6 +162,41 @@ __device__ __forceinline__ void store_boxes(const Arguments& args, const CUtenso
   }
 }
 
+/// Boxes of pixels by 64 channels of 16 bits, under the swizzle of 128 bytes, in the place of those of codes: a
+/// thread's two channels of a pixel are a word, and the words of a warp meet all banks once.
+template <int n, int pixels>
+__device__ __forceinline__ void store_number_boxes(const Arguments& args, const CUtensorMap& map,
+                                                   const StoreBuffers& shared, int group, int first_filter,
+                                                   int first_pixel, const int (&d)[n / 2], unsigned& turn,
+                                                   const CodePair& pair) {
+  static_assert(n % pixels == 0 && pixels % 8 == 0, "whole boxes");
+  constexpr int box_bytes = pixels * step_bytes, words = pixels / 8;
+  const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp = thread / 32;
+  const std::uint32_t buffers =
+      ptx::shared_address(shared.stores) + static_cast<unsigned>((group << args.log2_buffers) * box_bytes);
+  const int chunk = warp * 2 + lane / 16, word = lane / 4 % 4;  // of 16 bytes, of 4
+#pragma unroll
+  for (int first = 0; first < n / 8; first += words, ++turn) {
+    const std::uint32_t buffer = buffers + (turn & 1) * box_bytes;
+#pragma unroll
+    for (int j = 0; j < words; ++j) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int place = j * 8 * step_bytes + swizzled(lane % 4 * 2 + i, chunk * 16) + word * 4;
+        ptx::store_shared(buffer + static_cast<std::uint32_t>(place),
+                          __uint_as_float(pair.numbers(args, d + 4 * (first + j), i)));
+      }
+    }
+    ptx::fence_async_proxy();
+    if (thread == 0) ptx::bulk_wait_read<0>();  // as store_boxes does
+    ptx::sync_warpgroup(group + 1);
+    if (thread == 0) {
+      ptx::store_box(map, buffer, first_filter, first_pixel + first * 8);
+      ptx::bulk_commit();
+    }
+  }
+}
+
 /// Adds up and finishes what this block owns of a split tile.
 template <int groups, int n>
 __device__ __forceinline__ void finish_code_sums(const Arguments& args, const Shared<Codes, groups, n>& shared,
@@ -233,6 +275,8 @@ __device__ __forceinline__ void consume_codes(const Arguments& args, const CUten
       } else {
         store.template operator()<true, false>(plain);
       }
+    } else if (args.boxed) {
+      store_number_boxes<n, box_pixels / 2>(args, output, shared, group, first_filter, pixel, d, turn, pair);
     } else {
 #pragma unroll
       for (int j = 0; j < n / 8; ++j) pair.put(args, pixel + j * 8 + static_cast<int>(threadIdx.x) % 4 * 2, d + 4 * j);
