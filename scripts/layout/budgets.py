@@ -51,13 +51,13 @@ LEFT_OUT = {
     "framework/onnx": 2_293,  # RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_078,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
-TESTS = {"tests": 33_580, "tests/cuda/map": 1_382}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 33_580, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 475: pooling, concatenation and eight bits have kernels beside Maps, and 690 lines are of
 # "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which 40 were detect's and
 # 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and of codes; 930 of
 # values with a count, and of what detectors need; 95 of what ONNX Runtime fuses; 240 of what is read and written where it lies.
-TABLES = ((EVERY_BUILD, 59_520), (LEFT_OUT, 4_800), (TESTS, 35_330))
+TABLES = ((EVERY_BUILD, 59_520), (LEFT_OUT, 4_800), (TESTS, 35_360))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
