@@ -49,7 +49,7 @@ LEFT_OUT = {
     "framework/c": 716,  # detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
     "framework/detect": 671,  # what exporters note is read by graph
     "framework/onnx": 2_293,  # RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
-    "framework/quantize": 1_078,  # biases and factors behind a transpose; a GELU that a file says in steps
+    "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
 TESTS = {"tests": 33_580, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
@@ -57,7 +57,7 @@ TESTS = {"tests": 33_580, "tests/cuda/map": 1_410}  # which outputs keep images 
 # "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which 40 were detect's and
 # 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and of codes; 930 of
 # values with a count, and of what detectors need; 95 of what ONNX Runtime fuses; 240 of what is read and written where it lies.
-TABLES = ((EVERY_BUILD, 59_520), (LEFT_OUT, 4_800), (TESTS, 35_360))
+TABLES = ((EVERY_BUILD, 59_520), (LEFT_OUT, 4_815), (TESTS, 35_360))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
