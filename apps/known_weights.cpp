@@ -109,16 +109,15 @@ Purpose purpose_of(const Model& model) try {
   if (found.inputs.size() != 1 || model.graph.outputs().empty()) return {};
   const auto& input = found.network[found.inputs[0]];
   const auto form = picture_input(input.shape);
-  const bool floats = input.dtype == DType::f32 && is_float(found.network[found.outputs[0]].dtype);
-  if (!form || form->channels != 3 || form->channels_last || !floats) return {};
-  std::vector<Shape> outputs;
-  for (const int output : found.outputs) outputs.push_back(found.network[output].shape);
-  outputs.resize(model.graph.outputs().size());  // without their counts
+  const auto floats = [&](int node) { return is_float(found.network[node].dtype); };
+  if (!form || form->channels != 3 || form->channels_last || input.dtype != DType::f32) return {};
+  if (std::ranges::none_of(found.outputs, floats)) return {};
   constexpr std::int64_t pascal_voc = 21;
   const std::int64_t classes = model.labels.empty() ? pascal_voc : std::ssize(model.labels);
-  if (outputs[0].rank() == 4 && outputs[0][1] == classes) return {.command = "segment"};
+  const Shape& first = found.network[found.outputs[0]].shape;
+  if (first.rank() == 4 && first[1] == classes && floats(found.outputs[0])) return {.command = "segment"};
 #ifdef LAMINA_DETECT
-  const detail::Head head(detail::ExportNotes(model), input.shape, outputs);
+  const detail::Head head(detail::ExportNotes(model), found);
   Preprocess drawn = letterbox(static_cast<int>(form->height));
   if (form->width != form->height) drawn.crop_width = static_cast<int>(form->width);
   if (head.layout.stretched) drawn.aspect = Aspect::ignored;

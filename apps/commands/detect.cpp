@@ -186,9 +186,9 @@ void add_detect(CLI::App& app) {
       "Ultralytics makes one (pip install ultralytics), `yolo export model=yolo11n.pt format=onnx`";
   command->footer(
       "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"
-      "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26) or RT-DETR; what it is is\n"
-      "told by its outputs and what its exporter noted. Boxes are in pixels of the photograph, upright. A photograph\n"
-      "that cannot be read is reported and skipped; the exit code is then 1.\n"
+      "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26), RT-DETR or torchvision's;\n"
+      "its outputs and what its exporter noted tell which. Boxes are in pixels of the photograph, upright. A\n"
+      "photograph that cannot be read is reported and skipped; the exit code is then 1.\n"
       "A model: " +
       made_by +
       "\nExample:\n"

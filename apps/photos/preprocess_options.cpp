@@ -71,8 +71,10 @@ std::array<std::uint8_t, 3> levels(std::string_view text) {
 std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, int size, const std::string& source) {
   const Shape shape = one_input(graph, shapes, source), declared = *input_node(graph).shape;
   if (!shapes.empty()) {
-    bool agree = shape.rank() == 4 && declared.rank() == 4 && (shape[0] == 1 || shape[0] == declared[0]);
-    for (int i = 1; agree && i < 4; ++i) agree = declared[i] == open || declared[i] == shape[i];
+    const int rank = static_cast<int>(shape.rank());
+    bool agree =
+        picture_input(declared) && shape.rank() == declared.rank() && (shape[0] == 1 || shape[0] == declared[0]);
+    for (int i = 1; agree && i < rank; ++i) agree = declared[i] == open || declared[i] == shape[i];
     if (!agree) {
       throw Error(
           fmt::format("--input-shape: expected the shape of a photograph, such as 1x3xHxW, for the model's {}, got {}",
@@ -116,8 +118,8 @@ InputShapes photo_shapes(const Model& model, int said, int otherwise) {
   for (const Graph::Node* node : input_nodes(model.graph)) {
     Shape shape = *node->shape;
     const auto form = picture_input(shape);
-    const int down = form && form->channels_last ? 1 : 2;
-    if (form && !form->channels_last && shape[1] == open) shape.set(1, 3);
+    const int down = form ? form->down : 0;
+    if (form && !form->channels_last && shape[down - 1] == open) shape.set(down - 1, 3);
     for (int d = 0; form && d < 2; ++d) {
       const int side = sides[static_cast<std::size_t>(d)];
       if (shape[down + d] == open && side > 0) shape.set(down + d, side);

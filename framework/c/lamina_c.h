@@ -140,7 +140,8 @@ typedef struct lamina_scored {
   float score;
 } lamina_scored;
 
-/// A detector of the YOLO families or RT-DETR. Threads may share it. You may free the model before it.
+/// A detector of the YOLO families, RT-DETR, or one of torchvision's. Threads may share it. You may free the model
+/// before it.
 typedef struct lamina_detector lamina_detector;
 
 /// Every field except `size` may be 0: {.size = sizeof(lamina_detect_options), .confidence = 0.5}.

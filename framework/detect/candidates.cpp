@@ -4,6 +4,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/layers/concat.h"
+#include "lamina/ops/element_type.h"
 #include "lamina/ops/op.h"
 
 namespace lamina::detail {
@@ -76,6 +77,15 @@ void Head::choose_best(Graph& graph, std::span<const int> outputs) {
   };
   const auto number = [&](std::int64_t n) { return put(Constant(Tensor::from(std::vector{n}, {1})), {}); };
   const auto floats = [&](int node) { return put(Op("Cast", {{"to", std::int64_t{1}}}), {{node}}); };
+  if (layout.apart) {
+    const auto of = [&](int i) { return outputs[static_cast<std::size_t>(apart[static_cast<std::size_t>(i)])]; };
+    const Value scores = put(Op("Unsqueeze"), {floats(of(1)), number(1)});
+    const Value rows = put(Concat(1), {floats(of(0)), scores});
+    graph.output(put(Op("Unsqueeze"), {rows, number(0)}));
+    const Value classes = put(Op("Cast", {{"to", std::int64_t{data_type_of(DType::i64)}}}), {{of(2)}});
+    graph.output(put(Op("Unsqueeze"), {classes, number(0)}));
+    return;
+  }
   const Value output = floats(outputs[0]);
   const auto part = [&](std::int64_t from, std::int64_t to) {
     return put(Op("Slice"), {output, number(from), number(to), number(axis)});
@@ -96,8 +106,9 @@ void Head::choose_best(Graph& graph, std::span<const int> outputs) {
 
 Answers::Answers(const Head& head, std::span<const Tensor> outputs) {
   const bool columns = head.layout.columns;
-  boxes = {outputs, 0, columns ? head.values : head.boxes, columns ? head.boxes : head.values};
-  if (!head.layout.best) classes = {outputs, 1, 1, head.boxes};
+  count = head.layout.apart ? outputs[0].shape()[1] : head.boxes;
+  boxes = {outputs, 0, columns ? head.values : count, columns ? count : head.values};
+  if (!head.layout.best) classes = {outputs, 1, 1, count};
   if (head.mask_height > 0) {
     prototypes = {outputs, head.layout.best ? 1u : 2u, head.extras * head.mask_height, head.mask_width};
   }
@@ -110,7 +121,7 @@ std::vector<Candidate> candidates_of(const Head& head, const Answers& answers, c
   const float y = head.layout.stretched ? static_cast<float>(way.y.input) : 1;
   std::vector<Candidate> result;
   std::int64_t bad = 0;
-  for (std::int64_t i = 0; i < head.boxes; ++i) {
+  for (std::int64_t i = 0; i < answers.count; ++i) {
     const auto value = [&](std::int64_t k) { return head.at(answers, i, k); };
     Candidate box{.score = value(4), .index = i};
     const float label = head.layout.best ? value(5) : static_cast<float>(answers.classes.at(0, i));
@@ -128,7 +139,8 @@ std::vector<Candidate> candidates_of(const Head& head, const Answers& answers, c
     if (!std::isfinite(box.a + box.b + box.c + box.d + box.angle)) ++bad;
     result.push_back(box);
   }
-  if (bad > 0) fail("the network answered with NaN or infinity in place of boxes or scores, ", bad, " of ", head.boxes);
+  if (bad > 0)
+    fail("the network answered with NaN or infinity in place of boxes or scores, ", bad, " of ", answers.count);
   return result;
 }
 

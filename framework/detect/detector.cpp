@@ -7,6 +7,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/detect/parts.h"
+#include "lamina/graph/photographs.h"
 
 namespace lamina {
 namespace {
@@ -16,20 +17,25 @@ using detail::fail;
 constexpr int usual_size = 640;
 constexpr std::size_t capacity = 30000;  // candidates that are compared with each other
 
-/// The one input [N, 3, H, W], with numbers for what is left open.
+/// The shape of the one input [N, 3, H, W] or [3, H, W], with numbers for what is left open.
 Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const DetectorOptions& options) {
-  if (graph.inputs().size() != 1) fail("expected a model with one input [N, 3, H, W], it has ", graph.inputs().size());
+  if (graph.inputs().size() != 1) {
+    fail("expected a model with one input [N, 3, H, W] or [3, H, W], it has ", graph.inputs().size());
+  }
   const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
   Shape shape = *node.shape;
   const auto given = options.compile.input_shapes.find(node.name);
   if (given != options.compile.input_shapes.end()) shape = given->second;
   const auto side = [&](int noted) { return options.size > 0 ? options.size : noted > 0 ? noted : usual_size; };
   const Shape usual = {1, 3, side(notes.imgsz[0]), side(notes.imgsz[1])};
-  for (int i = 0; i < 4 && shape.rank() == 4; ++i) {
-    if (shape[i] < 0) shape.set(i, usual[i]);
+  const int rank = static_cast<int>(shape.rank());
+  for (int i = 0; i < rank && rank <= 4; ++i) {
+    if (shape[i] < 0) shape.set(i, usual[4 - rank + i]);
   }
-  if (shape.rank() != 4 || shape[1] != 3 || shape[2] > 10000 || shape[3] > 10000 || node.dtype != DType::f32) {
-    fail("expected a model with one input f32 [N, 3, H, W] for photographs, ", node.name, " is ",
+  const auto form = picture_input(shape);
+  if (!form || form->channels_last || form->channels != 3 || form->height > 10000 || form->width > 10000 ||
+      node.dtype != DType::f32) {
+    fail("expected a model with one input f32 [N, 3, H, W] or [3, H, W] for photographs, ", node.name, " is ",
          lamina::name(node.dtype), ' ', shape.to_string());
   }
   return shape;
@@ -68,22 +74,27 @@ struct Detector::Impl {
 
   Impl(const Model& model, const DetectorOptions& options)
       : notes(model),
-        input(shape_of_input(model.graph, notes, options)),
         threads(std::min(8, options.compile.threads > 0 ? options.compile.threads : ThreadPool::default_threads())) {
     CompileOptions compile = options.compile;
     compile.input_shapes.clear();  // settled
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
     Graph graph;
+    const Shape shape = shape_of_input(model.graph, notes, options);
     for (const Graph::Node& node : model.graph.nodes()) {
       std::vector<Value> inputs;
       for (const int i : node.inputs) inputs.push_back({i});
-      node.module == nullptr ? graph.input(node.name, input) : graph.add(node.name, node.module, inputs);
+      node.module == nullptr ? graph.input(node.name, shape) : graph.add(node.name, node.module, inputs);
     }
-    const std::vector<Shape> shapes = graph.shapes(input[0]);
-    std::vector<Shape> outputs;
-    for (const int node : model.graph.outputs()) outputs.push_back(shapes[static_cast<std::size_t>(node)]);
-    head.emplace(notes, input, outputs);
-    head->choose_best(graph, model.graph.outputs());
+    for (const int node : model.graph.outputs()) graph.output({node});
+    take_photographs(graph);
+    input = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;
+    const std::vector<int> outputs = graph.outputs();
+    const detail::Resolved network = detail::resolve(graph, {.batch = input[0]});
+    head.emplace(notes, network);
+    if (notes.names.empty()) notes.names = usual_names(graph, network, *head);
+    head->choose_best(graph, outputs);
+    const std::vector<std::string> names = graph.output_names();
+    compile.outputs.assign(names.begin() + std::ssize(outputs), names.end());
     const Shape photos = {input[0], input[2], input[3], 3};
     for (const Device device : options.devices.empty() ? std::vector{compile.device} : options.devices) {
       compile.device = device;

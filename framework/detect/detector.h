@@ -79,9 +79,9 @@ struct DetectorOptions {
 };
 
 /// Finds things in photographs with a network of the YOLO families or RT-DETR, as its own Python does: letterbox,
-/// network, non-maximum suppression and the way back to the photograph's pixels. Which of them it is is told by the
-/// shapes of its outputs and the metadata of its export. Any number of threads may use one, and its copies, which are
-/// the same.
+/// network, non-maximum suppression and the way back to the photograph's pixels; or with torchvision's detectors, which
+/// have their own suppression. Which of them it is is told by the shapes of its outputs and the metadata of its export.
+/// Any number of threads may use one, and its copies, which are the same.
 class LAMINA_API Detector {
  public:
   /// Throws Error where the model is no detector, saying what it is.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> tasks = {"detect", "segment", "pose", "obb"};
 
-constexpr std::array<Layout, 5> layouts = {{
+constexpr std::array<Layout, 6> layouts = {{
     // YOLOv5u, v8, v9, 11, 12, and 10 and 26 with their one-to-many heads: [N, 4 + classes + extras, boxes]
     {.name = "raw", .columns = true, .nms = true},
     // YOLOv5's own repository: [N, boxes, 5 + classes]
@@ -20,6 +20,8 @@ constexpr std::array<Layout, 5> layouts = {{
     // RT-DETR: [N, 300, 6], before 2026 [N, 300, 4 + classes]
     {.name = "queries", .stretched = true, .best = true},
     {.name = "queries_by_class", .stretched = true},
+    // torchvision's: [boxes, 4], [boxes] and [boxes]
+    {.name = "apart", .corners = true, .apart = true},
 }};
 
 /// What is noted under a key; nothing noted is a T{}. Throws Error where it is no T.
@@ -44,17 +46,43 @@ ExportNotes::ExportNotes(const Model& model) {
   nms = noted<std::map<std::string, nlohmann::json>>(model, "args")["nms"] == true;
 }
 
-Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> outputs) {
+Head::Head(const ExportNotes& notes, const Resolved& network) {
+  const Shape& input = network.network[network.inputs[0]].shape;
+  std::vector<Shape> outputs;
+  for (std::size_t i = 0; i < network.output_counts.size(); ++i) {
+    outputs.push_back(network.network[network.outputs[i]].shape);
+  }
   const auto refuse = [&](auto&&... why) {
     std::string text;
     for (const Shape& shape : outputs) text += (text.empty() ? "" : ", ") + shape.to_string();
-    fail("expected outputs of a detector, [N, 4 + classes, boxes] or [N, boxes, 6], got ", text, why...);
+    fail(
+        "expected outputs of a detector, [N, 4 + classes, boxes], [N, boxes, 6], or [boxes, 4], [boxes] and [boxes], "
+        "got ",
+        text, why...);
   };
   if (!notes.task.empty() && std::ranges::find(tasks, notes.task) == tasks.end()) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
          notes.task == "classify" ? ": lamina::class_scores is for it" : "");
   }
   if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
+  const auto find = [&](bool floats, std::initializer_list<std::int64_t> behind) {
+    int found = 0;
+    for (const Shape& shape : outputs) {
+      const bool fits = shape.rank() == behind.size() + 1 && std::ranges::equal(shape.extents().subspan(1), behind);
+      if (fits && is_float(network.network[network.outputs[static_cast<std::size_t>(found)]].dtype) == floats)
+        return found;
+      ++found;
+    }
+    return -1;
+  };
+  apart = {find(true, {4}), find(true, {}), find(false, {})};
+  if (std::ranges::min(apart) >= 0 && (notes.layout.empty() || notes.layout == layouts.back().name)) {
+    const auto count = [&](int i) { return outputs[static_cast<std::size_t>(apart[static_cast<std::size_t>(i)])][0]; };
+    if (count(1) != count(0) || count(2) != count(0)) refuse(": not as many boxes as scores and classes");
+    layout = layouts.back(), task = "detect", boxes = count(0), values = 5;
+    if (notes.task == "detect" || notes.task.empty()) return;
+    refuse(" for the task ", notes.task);
+  }
   const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();
   if (rank == 2) refuse(": scores of a classifier, which lamina::class_scores is for");
   if (rank == 4) refuse(": maps, as of a network for lamina segment");
@@ -79,6 +107,7 @@ Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> 
   const std::int64_t rows = outputs[0][1], columns = outputs[0][2];
   const auto named = static_cast<std::int64_t>(notes.names.size());
   const auto fits = [&](const Layout& row) {
+    if (row.apart) return false;
     if (!notes.layout.empty()) return row.name == notes.layout;
     const bool detr = notes.head == "RTDETRDecoder" || notes.head == "rtdetr";
     if (detr != row.stretched) return false;
@@ -100,6 +129,43 @@ Head::Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> 
   if (!layout.best && named > 0 && named != classes) {
     fail("the model names ", named, " classes, its output ", outputs[0].to_string(), " has scores of ", classes);
   }
+}
+
+std::vector<std::string> usual_names(const Graph& graph, const Resolved& network, const Head& head) {
+  constexpr std::string_view coco =
+      "__background__,person,bicycle,car,motorcycle,airplane,bus,train,truck,boat,traffic light,fire hydrant,N/A,"
+      "stop sign,parking "
+      "meter,bench,bird,cat,dog,horse,sheep,cow,elephant,bear,zebra,giraffe,N/A,backpack,umbrella,N/A,"
+      "N/A,handbag,tie,suitcase,frisbee,skis,snowboard,sports ball,kite,baseball bat,baseball glove,skateboard,"
+      "surfboard,tennis racket,bottle,N/A,wine glass,cup,fork,knife,spoon,bowl,banana,apple,sandwich,orange,broccoli,"
+      "carrot,hot dog,pizza,donut,cake,chair,couch,potted plant,bed,N/A,dining "
+      "table,N/A,N/A,toilet,N/A,tv,laptop,mouse,"
+      "remote,keyboard,cell phone,microwave,oven,toaster,sink,refrigerator,N/A,book,clock,vase,scissors,teddy bear,"
+      "hair drier,toothbrush";
+  if (!head.layout.apart) return {};
+  // From the scores back to the nearest function that makes some: it says of how many classes.
+  std::vector<int> pending = {graph.outputs()[static_cast<std::size_t>(head.apart[1])]};
+  std::vector<bool> seen(graph.nodes().size(), false);
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const auto at = static_cast<std::size_t>(pending[i]);
+    const Graph::Node& node = graph.nodes()[at];
+    const bool scores = node.module != nullptr && (node.module->op() == "Softmax" || node.module->op() == "Sigmoid");
+    const Shape shape = network.node[at] < 0 ? Shape() : network.network[network.node[at]].shape;
+    if (scores && shape.rank() > 1 && shape[-1] > 1) {
+      std::vector<std::string> names;
+      for (std::size_t begin = 0, end = 0; end != coco.npos; begin = end + 1) {
+        end = coco.find(',', begin);
+        names.emplace_back(coco.substr(begin, end - begin));
+      }
+      return shape[-1] == std::ssize(names) ? names : std::vector<std::string>();
+    }
+    for (const int input : node.inputs) {
+      if (input < 0 || seen[static_cast<std::size_t>(input)]) continue;
+      seen[static_cast<std::size_t>(input)] = true;
+      pending.push_back(input);
+    }
+  }
+  return {};
 }
 
 }  // namespace lamina::detail

@@ -8,6 +8,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/detect/detector.h"
+#include "lamina/graph/resolve.h"
 
 /// What a Detector is made of: the way from a photograph to a network's input and back, what its outputs mean, and from
 /// their numbers to the boxes that stay.
@@ -39,7 +40,7 @@ struct Letterbox {
   void draw(const ImageView& image, std::span<std::uint8_t> out, ThreadPool& threads) const;  // [height, width, 3]
 };
 
-/// How a family of exports lays out its first output. A row of a table.
+/// How a family of exports lays out its first output, or what that is in `choose_best`. A row of a table.
 struct Layout {
   std::string_view name;
   bool columns = false;     ///< a box is a column of [N, values, boxes], not a row of [N, boxes, values]
@@ -48,6 +49,7 @@ struct Layout {
   bool objectness = false;  ///< a factor of all scores stands before them
   bool best = false;        ///< one score and its class, not a score for each class
   bool nms = false;         ///< overlapping boxes are the reader's to leave out
+  bool apart = false;       ///< boxes, a score of each and its class are three outputs, of as many as a run finds
 
   std::int64_t fixed() const { return 4 + (best ? 2 : 0) + (objectness ? 1 : 0); }
 };
@@ -99,6 +101,7 @@ struct Head;
 
 /// All that is read of an answer.
 struct Answers {
+  std::int64_t count = 0;        // of boxes
   Answer<float> boxes;           // what the first output became
   Answer<std::int64_t> classes;  // the best of each box, where the boxes do not have it
   Answer<float> prototypes;      // of masks: a row of a plane is a row here
@@ -111,11 +114,12 @@ struct Head {
   Layout layout;
   std::string task;                    // detect, segment, pose or obb
   std::int64_t boxes = 0, values = 0;  // of the first output; and after `choose_best` of what comes in its place
+  std::array<int, 3> apart{};          // which outputs are boxes, scores and classes
   std::int64_t extras = 0;             // numbers behind the scores
   std::int64_t points = 0, point_values = 0;
 
   /// Throws Error for outputs that are no detector's, saying what they may be, and where the notes contradict them.
-  Head(const ExportNotes& notes, const Shape& input, std::span<const Shape> outputs);
+  Head(const ExportNotes& notes, const Resolved& network);
 
   int mask_height = 0, mask_width = 0;  // of a plane of prototypes; 0 where there are none
 
@@ -132,6 +136,10 @@ struct Head {
     return at(answers, box, values - extras + i);
   }
 };
+
+/// The names of COCO's 91 numbers, as torchvision has them, where a graph's classes were chosen among so many and
+/// nobody says more. Empty if not.
+std::vector<std::string> usual_names(const Graph& graph, const Resolved& network, const Head& head);
 
 /// A box that may be a thing: x1 y1 x2 y2, of turned boxes its middle, width and height, in pixels of the input.
 struct Candidate {

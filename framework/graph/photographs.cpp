@@ -14,13 +14,14 @@ std::optional<PictureInput> other_form(const Graph& graph) {
   if (graph.inputs().size() != 1) return std::nullopt;
   const Graph::Node& input = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
   const auto form = picture_input(*input.shape);
-  return form && (*input.shape)[1] == 3 && input.dtype == DType::f32 ? std::nullopt : form;
+  const bool usual = form && form->down == 2 && (*input.shape)[1] == 3 && input.dtype == DType::f32;
+  return usual ? std::nullopt : form;
 }
 
 /// An input of the graph in place of `node`, and what leads from it to what `node` took.
 Value pictures_for(Graph& graph, const Graph::Node& node, const PictureInput& form) {
   const Shape& shape = *node.shape;
-  Value x = graph.input(node.name, {shape[0], 3, form.height, form.width});
+  Value x = graph.input(node.name, {shape.rank() == 3 ? 1 : shape[0], 3, form.height, form.width});
   const auto put = [&](auto module, std::initializer_list<Value> inputs) {
     return graph.add(node.name + " of photographs." + std::to_string(graph.nodes().size()), std::move(module), inputs);
   };
@@ -28,6 +29,8 @@ Value pictures_for(Graph& graph, const Graph::Node& node, const PictureInput& fo
     const std::vector<float> shares = {0.299f, 0.587f, 0.114f};
     x = put(Op("Conv"), {x, put(Constant(Tensor::from(shares, {1, 3, 1, 1})), {})});
   }
+  if (shape.rank() == 3)
+    x = put(Op("Squeeze"), {x, put(Constant(Tensor::from(std::vector<std::int64_t>{0}, {1})), {})});
   if (form.channels_last) x = put(Op("Transpose", {{"perm", std::vector<std::int64_t>{0, 2, 3, 1}}}), {x});
   if (!is_float(node.dtype)) x = put(Op("Round"), {x});
   if (node.dtype != DType::f32) x = put(Op("Cast", {{"to", std::int64_t{detail::data_type_of(node.dtype)}}}), {x});
@@ -37,13 +40,14 @@ Value pictures_for(Graph& graph, const Graph::Node& node, const PictureInput& fo
 }  // namespace
 
 std::optional<PictureInput> picture_input(const Shape& shape) {
+  if (shape.rank() == 3 && shape[0] == 3) return PictureInput{false, 3, shape[1], shape[2], 1};
   if (shape.rank() != 4) return std::nullopt;
   // In this order where both could be the channels.
   constexpr std::array<std::pair<int, std::int64_t>, 5> forms = {{{1, 3}, {3, 3}, {1, 1}, {3, 1}, {1, open}}};
   const auto form = std::ranges::find_if(forms, [&](const auto& of) { return shape[of.first] == of.second; });
   if (form == forms.end()) return std::nullopt;
   const int down = form->first == 1 ? 2 : 1;
-  return PictureInput{down == 1, form->second == 1 ? 1 : 3, shape[down], shape[down + 1]};
+  return PictureInput{down == 1, form->second == 1 ? 1 : 3, shape[down], shape[down + 1], down};
 }
 
 void take_photographs(Graph& graph) {

@@ -6,11 +6,13 @@
 
 namespace lamina {
 
-/// The form of an input that takes pictures: [N, C, H, W] or [N, H, W, C], with three channels or one grey channel.
+/// The form of an input that takes pictures: [N, C, H, W] or [N, H, W, C], with three channels or one grey channel; or
+/// [3, H, W], one picture.
 struct PictureInput {
   bool channels_last = false;
   int channels = 3;
   std::int64_t height = 0, width = 0;  ///< may be `lamina::open`
+  int down = 2;                        ///< the axis of the height; that of the width is behind it
 };
 
 /// The form of an input with that shape; empty if it does not take pictures.

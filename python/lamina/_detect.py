@@ -68,7 +68,7 @@ class Detected(NamedTuple):
 
 
 class Detector:
-    """Finds things in photographs with an export of YOLO (v5 to 26) or RT-DETR, as its own Python does.
+    """Finds things in photographs with an export of YOLO (v5 to 26), RT-DETR or torchvision's, as its own Python does.
 
     source: the .onnx file, or a model file made of it; a path, its bytes, or an open file. devices: "auto", "cpu", "cuda:1", "cuda:0,cuda:2", or "all". size: pixels
     of both sides where the model leaves them open; 0: its imgsz, or 640. labels: the classes' names, where the file's are

@@ -47,6 +47,14 @@ def test_the_length_is_the_number_of_things(photo):
     assert len(copy.copy(found)) == len(pickle.loads(pickle.dumps(found))) == len(found)
 
 
+def test_boxes_scores_and_classes_may_be_three_outputs(photo):
+    detector = lamina.Detector(GOLDEN / "apart.onnx", "cpu")
+    assert (detector.task, detector.input_shape, len(detector.names)) == ("detect", (1, 3, 64, 96), 91)
+    found, same = detector(photo), lamina.Detector(GOLDEN / "end2end.onnx", "cpu")(photo)
+    np.testing.assert_array_equal(found.boxes, same.boxes)
+    assert found.names == [detector.names[i] for i in same.classes] and "person" in found.names
+
+
 def test_a_detector_can_be_stopped(photo):
     detector, stop = lamina.Detector(GOLDEN / "raw.onnx", "cpu"), lamina.Stop()
     assert len(detector(photo, stop=stop, time=60)) == len(detector(photo))

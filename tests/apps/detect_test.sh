@@ -13,11 +13,12 @@ cp "$source/docs/images/coffee.png" photo.png
 expect 0 'photo.png: 600x400: [0-9]+ (cat|dog|it.s).*; [0-9.]+ ms, the model [0-9.]+, on cpu' detect photo.png --model "$golden/raw.onnx" --device cpu
 check 'the picture is a PNG' grep -q PNG <(head -c 8 photo-detections.png)
 check 'the picture is not the photograph' test "$(cksum <photo.png)" != "$(cksum <photo-detections.png)"
-for task in segment pose obb end2end queries; do
+for task in segment pose obb end2end queries apart; do
   expect 0 "wrote $task.png" detect photo.png --model "$golden/$task.onnx" --out "$task.png"
 done
 expect 0 '^photo.png: 600x400: ' detect photo.png --model "$golden/raw.onnx" --no-pictures
-check 'one picture for each model' test "$(find . -name '*.png' | wc -l)" -eq 7
+check 'one picture for each model' test "$(find . -name '*.png' | wc -l)" -eq 8
+expect 0 'bicycle|person' detect photo.png --model "$golden/apart.onnx" --no-pictures --classes person,bicycle
 
 # JSON, CSV, COCO
 "$lamina" detect photo.png --model "$golden/segment.onnx" --no-pictures --json - --coco coco.json >answer.json

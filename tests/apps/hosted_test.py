@@ -19,7 +19,7 @@ DIGIT = (SOURCE / "weights/digits/7.png").read_bytes()
 
 class Detectors(unittest.TestCase):
     def test_things_are_found(self):
-        models = ("tests/golden/detect/raw.onnx", "tests/golden/detect/open.onnx", "weights/digits.safetensors")
+        models = ("tests/golden/detect/raw.onnx", "tests/golden/detect/open.onnx", "tests/golden/detect/apart.onnx", "weights/digits.safetensors")
         server = Server(LAMINA, SOURCE, *(word for model in models for word in ("--model", model)))
         if server.ask("/detect")[0] == 404:  # built with LAMINA_DETECT=OFF
             return self.assertEqual(server.stop(), 0)
@@ -31,8 +31,9 @@ class Detectors(unittest.TestCase):
             self.assertIn(thing["name"], ("cat", "it's", "dog"))
             self.assertTrue(0 <= thing["box"][0] <= thing["box"][2] <= answer["width"])
         self.assertEqual(server.json("/detect?model=open&confidence=0.5", DIGIT)[1]["detections"], answer["detections"])
+        self.assertIn("person", {thing["name"] for thing in server.json("/detect?model=apart", DIGIT)[1]["detections"]})
         self.assertEqual([(model["task"], model["answers"]) for model in server.json("/models")[1]],
-                         [("detect", "detect"), ("detect", "detect"), ("", "classify")])
+                         [("detect", "detect")] * 3 + [("", "classify")])
         for words, query in (("from 0 to 1", "model=raw&iou=2"), ("classifier", "model=digits")):
             status, answer = server.json(f"/detect?{query}", DIGIT)
             self.assertTrue(status == 400 and words in answer["error"], answer)

@@ -63,8 +63,7 @@ TEST(Detect, NoiseIsBoundedAndWorkIsGivenUp) {
   expect_error([&] { detector.detect(picture("photo"), {.stop = stop.get_token()}); }, {"stopped"});
   std::atomic<std::int64_t> none = 0;
   const detail::ExportNotes notes(model);
-  const std::array shapes = {Shape{1, 3 + 8, 60}, Shape{1, 4, 16, 24}};
-  detail::Head head(notes, {1, 3, 64, 96}, shapes);
+  detail::Head head(notes, detail::resolve(model.graph, {}));
   const std::array<Tensor, 3> outputs = {Tensor::zeros({1, 9, 60}), Tensor::zeros({1, 1, 60}, DType::i64),
                                          Tensor::from(std::vector<float>(4 * 16 * 24, 1.0f), {1, 4, 16, 24})};
   head.values = 9;

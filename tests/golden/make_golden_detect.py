@@ -63,6 +63,33 @@ def write_model(name, outputs, metadata, batch=1, sides=(HEIGHT, WIDTH)):
     onnx.save(model, HERE / f"{name}.onnx")
 
 
+def write_apart(rows):
+    """The same of rows x1 y1 x2 y2 score class as torchvision's exports have it: one photograph without a batch, and three
+    outputs of as many as were found, here all above 0.2, in an order of their own. Classes are of COCO's 91."""
+    constants = [numpy_helper.from_array(np.float32(0), "zero"), numpy_helper.from_array(np.float32(0.2), "least"),
+                 numpy_helper.from_array(np.int64([0]), "first"), numpy_helper.from_array(rows[:, :4], "all_boxes"),
+                 numpy_helper.from_array(rows[:, 4], "all_scores"), numpy_helper.from_array(np.int64(rows[:, 5]), "all_labels"),
+                 numpy_helper.from_array(np.zeros((len(rows), 91), np.float32), "logits")]
+    nodes = [helper.make_node("ReduceSum", ["images"], ["sum"], keepdims=0),
+             helper.make_node("Mul", ["sum", "zero"], ["nothing"]),
+             helper.make_node("Add", ["logits", "nothing"], ["seen"]),
+             helper.make_node("Softmax", ["seen"], ["shares"], axis=1),
+             helper.make_node("ReduceMax", ["shares"], ["share"], axes=[1], keepdims=0),
+             helper.make_node("Mul", ["share", "zero"], ["nothing_each"]),
+             helper.make_node("Add", ["all_scores", "nothing_each"], ["score"]),
+             helper.make_node("Greater", ["score", "least"], ["sure"]),
+             helper.make_node("NonZero", ["sure"], ["places"]),
+             helper.make_node("Squeeze", ["places", "first"], ["chosen"])]
+    values = []
+    for name, source, kind, shape in [("scores", "score", TensorProto.FLOAT, ["n"]), ("labels", "all_labels", TensorProto.INT64, ["n"]),
+                                      ("boxes", "all_boxes", TensorProto.FLOAT, ["n", 4])]:
+        nodes.append(helper.make_node("Gather", [source, "chosen"], [name]))
+        values.append(helper.make_tensor_value_info(name, kind, shape))
+    image = helper.make_tensor_value_info("images", TensorProto.FLOAT, [3, HEIGHT, WIDTH])
+    onnx.save(helper.make_model(helper.make_graph(nodes, "apart", [image], values, constants), ir_version=8,
+                                opset_imports=[helper.make_opsetid("", 17)]), HERE / "apart.onnx")
+
+
 def draw_boxes(count):
     """Middle, width and height in pixels of the input; many overlap."""
     middle = rng.uniform((0, 0), (WIDTH, HEIGHT), (count, 2))
@@ -178,6 +205,7 @@ def main():
     best = np.argsort(-score, kind="stable")[:20]
     rows = np.concatenate([upright[best], score[best, None], label[best, None].astype(np.float32)], 1)
     write_model("end2end", [rows[None]], {"task": "detect", "names": names, "end2end": True})
+    write_apart(rows)
     sure = best[score[best] > 0.25]
     expect("end2end", sure, placed(sure, photo))
 

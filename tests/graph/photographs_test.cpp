@@ -26,6 +26,9 @@ const Case cases[] = {
     {{batch, 7, 5, 3}, DType::u8, PictureInput{true, 3, 7, 5}, {}},
     {{batch, 1, 1, 2}, DType::u8, PictureInput{false, 1, 1, 2}, {18, 48}},
     {{batch, 3, 1, 2}, DType::f16, PictureInput{false, 3, 1, 2}, {10, 40, 20, 50, 30, 60}},
+    {{3, 1, 2}, DType::f32, PictureInput{false, 3, 1, 2}, {10, 40, 20, 50, 30, 60}},  // one picture
+    {{3, open, open}, DType::f32, PictureInput{false, 3, open, open}, {10, 40, 20, 50, 30, 60}},
+    {{4, 8, 8}, DType::f32, std::nullopt, {}},
     {{batch, 4, 8, 8}, DType::f32, std::nullopt, {}},
     {{batch, 3}, DType::f32, std::nullopt, {}},
 };
