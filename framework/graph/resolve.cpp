@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "lamina/base/names.h"
+#include "lamina/graph/loops.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/table.h"
 
@@ -24,6 +26,27 @@ class Resolver {
       : graph_(graph), nodes_(graph.nodes()), options_(options), release_(release) {
     result_.node.assign(nodes_.size(), none);
     result_.end.assign(nodes_.size(), 0);
+    again_.assign(nodes_.size(), false);
+    const auto is_known = [&](const Graph::Node& node) {
+      return node.module == nullptr ? options.constants.contains(node.name)
+                                    : !node.inputs.empty() || is_loop_value(node);
+    };
+    loop_nodes_.drop = !options.keep_all && std::ranges::all_of(nodes_, is_known);
+    loop_nodes_.make = [this](int node) {
+      std::vector<std::size_t> waiting;
+      need(node, waiting);
+      visit(std::move(waiting));
+      return result_.node[static_cast<std::size_t>(node)];
+    };
+    loop_nodes_.bind = [this](int node, int made) {
+      const auto i = static_cast<std::size_t>(node);
+      result_.node[i] = made, needed_[i] = made != none;
+    };
+    loop_nodes_.forget = [this](int node) {
+      loop_nodes_.bind(node, none);
+      again_[static_cast<std::size_t>(node)] = true;
+      loops_.erase(nodes_[static_cast<std::size_t>(node)].inputs[0]);
+    };
   }
 
   Resolved resolve() {
@@ -45,13 +68,17 @@ class Resolver {
     check_batch();
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (needed_[i]) {
-        visit(i);
+        visit({i});
       } else {
         result_.end[i] = result_.network.size();
         if (release_ && !possible_[i]) release_(i);
       }
     }
-    for (const int output : outputs_) result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
+    for (const int output : outputs_) {
+      result_.outputs.push_back(result_.node[static_cast<std::size_t>(output)]);
+      if (result_.outputs.back() < 0)
+        fail(nodes_[static_cast<std::size_t>(output)].name, ": expected a tensor as output, it is a sequence");
+    }
     for (std::size_t i = 0; i < outputs_.size(); ++i) {  // and behind them their counts
       result_.output_counts.push_back(result_.network[result_.outputs[i]].counts);
       for (int& count : result_.output_counts.back()) {
@@ -62,36 +89,55 @@ class Resolver {
   }
 
  private:
-  /// Makes what a node is, first what of the branch that an If takes nobody else needed.
-  void visit(std::size_t first) {
-    std::vector<std::size_t> waiting = {first};
+  /// Makes what the nodes are that wait for it, from the last on, and before an If the branch that it takes, where
+  /// nobody else needed that.
+  void visit(std::vector<std::size_t> waiting) {
     while (!waiting.empty()) {
       heed_stop(options_.stop, "compile");
       const std::size_t i = waiting.back();
       const Graph::Node& node = nodes_[i];
       if (const int branch = branch_taken(node); branch >= 0 && !needed_[static_cast<std::size_t>(branch)]) {
-        const std::size_t below = waiting.size();
-        for (std::vector<int> pending = {branch}; !pending.empty();) {
-          const auto at = static_cast<std::size_t>(pending.back());
-          pending.pop_back();
-          if (needed_[at]) continue;
-          needed_[at] = true;
-          waiting.push_back(at);
-          for (const int input : certain_inputs(nodes_[at])) {
-            if (input >= 0) pending.push_back(input);
-          }
-        }
-        std::sort(waiting.begin() + static_cast<std::ptrdiff_t>(below), waiting.end(), std::greater<>());
+        need(branch, waiting);
         continue;
       }
       waiting.pop_back();
       const int before = result_.network.size();
       const bool given = result_.node[i] >= 0;  // an input, also one that has a value of its own
-      if (!given) result_.node[i] = at_node(node.name, [&] { return add(node); });
+      if (!given) result_.node[i] = at_node(node.name, [&] { return is_loop(node) ? repeat(i) : add(node); });
       result_.end[i] = result_.network.size();
+      if (again_[i]) continue;
       if (release_) release_(i);
       if (!options_.keep_all) drop_operands(i, before);
     }
+  }
+
+  /// Lets what a node needs wait behind what waits already, and itself, as far as nobody needed that.
+  void need(int node, std::vector<std::size_t>& waiting) {
+    const auto below = std::ssize(waiting);
+    for (std::vector<int> pending = {node}; !pending.empty();) {
+      const auto at = static_cast<std::size_t>(pending.back());
+      pending.pop_back();
+      if (needed_[at]) continue;
+      needed_[at] = true;
+      waiting.push_back(at);
+      for (const int input : certain_inputs(nodes_[at])) {
+        if (input >= 0) pending.push_back(input);
+      }
+    }
+    std::sort(waiting.begin() + below, waiting.end(), std::greater<>());
+  }
+
+  /// One output of a Loop. All are made for the first of them.
+  int repeat(std::size_t i) {
+    const Attributes attributes = nodes_[i].module->attributes();
+    const auto output = static_cast<std::size_t>(AttributeReader(attributes).long_integer("output", 0));
+    const int key = nodes_[i].inputs.empty() ? none : nodes_[i].inputs[0];
+    if (!loops_.contains(key)) {
+      std::vector<int> made = unrolled(nodes_, i, result_.network, loop_nodes_);
+      loops_[key] = std::move(made);
+    }
+    if (output >= loops_[key].size()) fail("Loop: there is no output ", output);
+    return loops_[key][output];
   }
 
   static bool is_choice(const Graph::Node& node) {
@@ -101,6 +147,7 @@ class Resolver {
 
   /// What a node needs whatever its operands are: of an If the condition.
   static std::span<const int> certain_inputs(const Graph::Node& node) {
+    if (is_loop(node)) return certain_of_loop(node);
     return std::span(node.inputs).first(is_choice(node) ? 1 : node.inputs.size());
   }
 
@@ -143,6 +190,7 @@ class Resolver {
     for (const int output : outputs_) possible_[static_cast<std::size_t>(output)] = true;
     for (const int output : outputs_) needed_[static_cast<std::size_t>(output)] = true;
     uses_.assign(nodes_.size(), 0);
+    const bool loops = std::ranges::any_of(nodes_, is_loop);  // bodies are nothing by themselves
     for (const int output : outputs_) ++uses_[static_cast<std::size_t>(output)];
     const auto mark = [](std::span<const int> inputs, std::vector<bool>& marks) {
       for (const int input : inputs) {
@@ -151,7 +199,7 @@ class Resolver {
     };
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       if (possible_[i]) mark(nodes_[i].inputs, possible_);
-      if (options_.keep_all && !possible_[i]) needed_[i] = true;
+      if (options_.keep_all && !possible_[i] && !loops) needed_[i] = true;
       if (needed_[i]) mark(certain_inputs(nodes_[i]), needed_);
       for (const int input : nodes_[i].inputs) {
         if (possible_[i] && input >= 0) ++uses_[static_cast<std::size_t>(input)];
@@ -168,7 +216,8 @@ class Resolver {
       for (const int input : result_.network[added].inputs) read_[static_cast<std::size_t>(input)] = true;
     }
     // One that stands for another as it is: the other's uses are no longer its own.
-    if (const int node = result_.node[i]; node >= 0 && node < before) read_[static_cast<std::size_t>(node)] = true;
+    const int made = result_.node[i];
+    if (made >= 0 && (made < before || is_loop(nodes_[i]))) read_[static_cast<std::size_t>(made)] = true;
     for (const int input : nodes_[i].inputs) {
       if (input < 0 || --uses_[static_cast<std::size_t>(input)] > 0) continue;
       const int node = result_.node[static_cast<std::size_t>(input)];
@@ -236,58 +285,16 @@ class Resolver {
   std::vector<bool> possible_;  // the same, were all branches taken
   std::vector<int> uses_;       // by node of the graph: how many possible nodes still have to read it, and the caller
   std::vector<bool> read_;      // by node of the network: its nodes read it
+  std::vector<bool> again_;     // by node of the graph: a Loop makes it again and again
+  std::map<int, std::vector<int>> loops_;  // outputs of Loops, by their first operand
+  LoopNodes loop_nodes_;
   Resolved result_;
 };
 
 }  // namespace
 
-std::vector<std::string> node_names(const Graph& graph, bool inputs) {
-  std::vector<std::string> names;
-  for (const Graph::Node& node : graph.nodes()) {
-    if (node.module == nullptr || (inputs ? node.is_optional() : !node.inputs.empty())) names.push_back(node.name);
-  }
-  return names;
-}
-
 Resolved resolve(const Graph& graph, const CompileOptions& options, const Release& release) {
   return Resolver(graph, options, release).resolve();
 }
 
-Resolved resolve_batched(const Graph& graph, const CompileOptions& options, const Release& release) {
-  // Outputs that have one row less where the batch is one less. One image is the least: there is nothing to leave out.
-  std::vector<Shape> smaller;
-  if (options.batch > 1) {
-    CompileOptions fewer = options;
-    fewer.keep_all = false;
-    --fewer.batch;
-    try {
-      const Resolved other = resolve(graph, fewer);
-      for (const int output : other.outputs) smaller.push_back(other.network[output].shape);
-    } catch (const Error&) {
-      // It takes this batch and no other.
-    }
-  }
-  Resolved resolved = resolve(graph, options, release);
-  resolved.output_batched.assign(resolved.output_names.size(), false);
-  for (std::size_t i = 0; i < resolved.output_names.size() && !smaller.empty(); ++i) {
-    if (!resolved.output_counts[i].empty()) continue;
-    Shape shape = resolved.network[resolved.outputs[i]].shape;
-    if (shape.rank() == 0 || shape[0] != options.batch) continue;
-    shape.set(0, options.batch - 1);
-    resolved.output_batched[i] = smaller[i] == shape;
-  }
-  return resolved;
-}
-
 }  // namespace lamina::detail
-
-namespace lamina {
-
-std::vector<Shape> Graph::shapes(std::int64_t n) const {
-  const detail::Resolved resolved = detail::resolve(*this, {.batch = n, .keep_all = true});
-  std::vector<Shape> result;
-  for (const int node : resolved.node) result.push_back(node < 0 ? Shape() : resolved.network[node].shape);
-  return result;
-}
-
-}  // namespace lamina

@@ -71,17 +71,20 @@ void Flattener::call(const FunctionProto& function, const FlatNode& node, const 
   connect_outputs(function.outputs, node, body);
 }
 
+/// The graph that an attribute holds; null if none does.
+const GraphProto* graph_in(const FlatNode& node, std::string_view attribute) {
+  for (const Argument& argument : node.arguments) {
+    const auto* found = std::get_if<std::shared_ptr<const GraphProto>>(&argument.attribute->value);
+    if (found != nullptr && argument.name == attribute) return found->get();
+  }
+  return nullptr;
+}
+
 /// Puts an If's branches in its place: the one that is always taken, or, if that is not known before shapes and the
 /// values of inputs are, both, and for each output an If of Lamina's own that chooses. False if there are none.
 bool Flattener::branch(const FlatNode& node, const Scope& scope) {
   if (node.inputs.size() != 1 || node.inputs[0] < 0 || node.outputs.empty() || node.outputs[0] < 0) return false;
-  const GraphProto* branches[2] = {};
-  for (const auto& [name, attribute] : node.arguments) {
-    const auto* found = std::get_if<std::shared_ptr<const GraphProto>>(&attribute->value);
-    if (found == nullptr) continue;
-    if (name == "then_branch") branches[0] = found->get();
-    if (name == "else_branch") branches[1] = found->get();
-  }
+  const GraphProto* const branches[2] = {graph_in(node, "then_branch"), graph_in(node, "else_branch")};
   if (branches[0] == nullptr || branches[1] == nullptr) return false;
   const TensorProto* const stored = value(node.inputs[0]).stored;
   if (stored != nullptr) {
@@ -105,11 +108,38 @@ bool Flattener::branch(const FlatNode& node, const Scope& scope) {
   return true;
 }
 
-/// A branch, whose outputs are the node's if it is the only one (`suffix` is empty); returned if not.
-std::vector<int> Flattener::add_branch(const GraphProto& graph, const FlatNode& node, const Scope& scope,
-                                       std::string_view suffix) {
+/// Puts a Loop's body beside it once, and in its place a Loop of Lamina's own (graph/loops.h). False if there is none.
+bool Flattener::loop(const FlatNode& node, const Scope& scope) {
+  const GraphProto* const graph = graph_in(node, "body");
+  if (graph == nullptr || node.inputs.size() < 2) return false;
+  Scope body = body_of(*graph, node, scope, "/body");
+  const std::size_t values = node.inputs.size();  // whether to go on, what is carried on, and the number instead of M
+  if (graph->inputs.size() != values || graph->outputs.size() < values - 1 ||
+      graph->outputs.size() < node.outputs.size() + 1) {
+    refuse(body, "expected ", values, " inputs of the body, and one output more than the Loop's ", node.outputs.size(),
+           ", got ", graph->inputs.size(), " and ", graph->outputs.size());
+  }
+  FlatNode own = {.op = "Loop", .version = newest_opset, .name = node.name, .outputs = node.outputs};
+  for (const ValueInfoProto& input : graph->inputs) {
+    own.inputs.push_back(define(input.name, body));
+    append({.op = "LoopValue", .version = newest_opset, .name = node.name, .outputs = {own.inputs.back()}});
+  }
+  own.inputs.push_back(-1);
+  own.inputs.insert(own.inputs.end(), node.inputs.begin(), node.inputs.end());
+  add_constants(*graph, body);
+  add_body(graph->nodes, body);
+  for (const ValueInfoProto& output : graph->outputs) {
+    own.inputs.push_back(find(output.name, body));
+    if (own.inputs.back() < 0) refuse(body, "output ", quote(output.name), " is made by no node");
+  }
+  append(std::move(own));
+  return true;
+}
+
+Scope Flattener::body_of(const GraphProto& graph, const FlatNode& node, const Scope& scope, std::string_view suffix) {
+  const auto named = std::ranges::find_if(node.outputs, [](int output) { return output >= 0; });
   Scope body = {.outer = &scope,
-                .prefix = concat(value(node.outputs[0]).name, suffix),
+                .prefix = concat(value(*named).name, suffix),
                 .versions = scope.versions,
                 .arguments = scope.arguments,
                 .function = scope.function,
@@ -117,6 +147,13 @@ std::vector<int> Flattener::add_branch(const GraphProto& graph, const FlatNode& 
                 .where = concat(scope.where, ", ", node.name)};
   pay(body.versions.size() + graph.initializers.size() + graph.outputs.size(), body);
   if (body.depth > deepest) refuse(scope, node.name, ": more than ", deepest, " deep");
+  return body;
+}
+
+/// A branch, whose outputs are the node's if it is the only one (`suffix` is empty); returned if not.
+std::vector<int> Flattener::add_branch(const GraphProto& graph, const FlatNode& node, const Scope& scope,
+                                       std::string_view suffix) {
+  Scope body = body_of(graph, node, scope, suffix);
   std::vector<std::string> names;
   for (const ValueInfoProto& output : graph.outputs) names.push_back(output.name);
   if (names.size() < node.outputs.size()) {

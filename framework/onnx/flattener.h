@@ -46,6 +46,8 @@ class Flattener {
   void add_constant(const FlatNode& node);
   void call(const FunctionProto& function, const FlatNode& node, const std::string& prefix, const Scope& scope);
   bool branch(const FlatNode& node, const Scope& scope);
+  bool loop(const FlatNode& node, const Scope& scope);
+  Scope body_of(const GraphProto& graph, const FlatNode& node, const Scope& scope, std::string_view suffix);
   std::vector<int> add_branch(const GraphProto& graph, const FlatNode& node, const Scope& scope,
                               std::string_view suffix);
   void expect_outputs(const std::vector<std::string>& names, const FlatNode& node, Scope& body);

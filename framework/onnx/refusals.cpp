@@ -25,9 +25,10 @@ std::string_view foreign_kind(const FlatNode& node) {
   if (contains(node.domain, "training")) return "training";
   if (is_microsoft(node.domain, node.op)) return "";
   if (!node.domain.empty()) return "of another domain, without a function in the model";
-  const bool chosen = node.op == "If" && node.inputs.size() == 3;  // bodies.cpp's own
-  if (!chosen && std::ranges::find(control_flow, node.op) != control_flow.end()) return "control flow";
-  if (contains(node.op, "Sequence") && node.op != "ReverseSequence") return "sequences";
+  const bool chosen = node.op == "If" && node.inputs.size() == 3;  // bodies.cpp's own, as is a Loop without a body
+  const bool unrolled = node.op == "Loop" && node.arguments.empty() && node.inputs.size() > 5;
+  if (!chosen && !unrolled && std::ranges::find(control_flow, node.op) != control_flow.end()) return "control flow";
+  if (node.op == "SequenceMap") return "sequences";
   if (node.op.starts_with("Optional")) return "optional values";
   if (node.op.starts_with("String")) return "texts";
   if (std::ranges::find(training, node.op) != training.end()) return "training";

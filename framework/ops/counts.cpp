@@ -51,6 +51,9 @@ Place place(const ReduceProblem& p, const Axes& a, std::size_t, int axis) {
   const int before = std::popcount(p.dims & ((1u << axis) - 1));
   return {a.out.rank() == a.in[0].rank() ? axis : axis - before};
 }
+Place place(const ResampleProblem& p, const Axes&, std::size_t, int axis) {
+  return {std::ranges::count(p.axes, axis, &ResampleProblem::Axis::dim) > 0 ? -1 : axis};
+}
 Place place(const MatMulProblem& p, const Axes& a, std::size_t i, int axis) {
   const int from_last = a.rank(i) - 1 - axis;
   if (a.rank(i) < 2 || from_last > 1) return a.from_end(i, axis);
@@ -191,8 +194,8 @@ bool is_count(const Network& network, int node) {
 bool knows_counts(std::string_view op) {
   static constexpr std::string_view others =
       " ArgMax ArgMin Compress Concat Conv ConvTranspose CumSum Expand Flatten Gather GatherElements GatherND Gemm "
-      "GlobalAveragePool If LogSoftmax MatMul NonMaxSuppression NonZero OneHot ReduceL1 ReduceL2 ReduceLogSum "
-      "ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape RoiAlign "
+      "GlobalAveragePool If LogSoftmax MatMul NonMaxSuppression NonZero OneHot Pad ReduceL1 ReduceL2 ReduceLogSum "
+      "ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Resize RoiAlign "
       "ScatterElements ScatterND Shape Size Slice Softmax Split Squeeze Tile TopK Transpose Unique Unsqueeze ";
   if (op == "Dropout" || op == "PRelu") return false;
   return others.find(concat(' ', op, ' ')) != others.npos ||

@@ -22,8 +22,15 @@ Expansion::Expansion(Network& network, const Op& op, std::string name, std::vect
       reader_(attributes_) {}
 
 int Expansion::input(int i) const {
+  if (i < count() && inputs_[static_cast<std::size_t>(i)] < -1) fail(op_, ": operand ", i + 1, " is a sequence");
   if (!has(i)) fail(op_, ": expected operand ", i + 1, ", got ", count());
   return inputs_[static_cast<std::size_t>(i)];
+}
+
+const std::vector<int>& Expansion::sequence(int i) const {
+  const int id = i < count() ? inputs_[static_cast<std::size_t>(i)] : -1;
+  if (id > -2) fail(op_, ": expected a sequence as operand ", i + 1);
+  return network_.sequence(id);
 }
 
 std::vector<int> Expansion::all_inputs() const {

@@ -32,6 +32,8 @@ class Expansion {
   /// Throws Error if it is left out.
   int input(int i) const;
   std::vector<int> all_inputs() const;
+  /// The nodes of one that is a sequence. Throws Error if it is none.
+  const std::vector<int>& sequence(int i) const;
   /// The value of an operand that must be known now. Throws UnboundInputs if it depends on an input of the network.
   Tensor constant(int i) const;
   /// The same as whole numbers, whatever its shape.
@@ -60,6 +62,7 @@ class Expansion {
   int axis_of(std::int64_t axis, int rank) const;
 
   int add(std::shared_ptr<const Module> module, std::vector<int> inputs);
+  int add_sequence(std::vector<int> nodes) { return network_.add_sequence(std::move(nodes)); }
   template <class M>
   requires std::is_base_of_v<Module, M>
   int add(M module, std::vector<int> inputs) { return add(std::make_shared<M>(std::move(module)), std::move(inputs)); }

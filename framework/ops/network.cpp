@@ -105,6 +105,12 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   return id;
 }
 
+int Network::add_sequence(std::vector<int> nodes) {
+  spend(nodes.size() * sizeof(int));
+  sequences_.push_back(std::move(nodes));
+  return -1 - static_cast<int>(sequences_.size());
+}
+
 int& Network::made_once(std::string_view op, Attributes attributes, std::vector<int> inputs) {
   std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "output"; });
   return made_once_.try_emplace({std::string(op), std::move(attributes), std::move(inputs)}, -1).first->second;

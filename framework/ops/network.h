@@ -72,6 +72,10 @@ class Network {
   }
   void rename(int id, std::string name) { nodes_[static_cast<std::size_t>(id)].name = std::move(name); }
 
+  /// A sequence of nodes, for which a number below -1 stands wherever a node's is said.
+  int add_sequence(std::vector<int> nodes);
+  const std::vector<int>& sequence(int id) const { return sequences_[static_cast<std::size_t>(-2 - id)]; }
+
   /// Where the number of the node is kept that an op with these attributes, but for "output", makes of these nodes for
   /// all its outputs; -1: not made yet.
   int& made_once(std::string_view op, Attributes attributes, std::vector<int> inputs);
@@ -85,6 +89,7 @@ class Network {
   int append_constant(std::string name, Tensor value);
 
   std::vector<Node> nodes_;
+  std::vector<std::vector<int>> sequences_;
   std::map<std::tuple<std::string, Attributes, std::vector<int>>, int> made_once_;
   std::size_t stored_ = 0, computed_ = 0;  // bytes of constants
 };

@@ -35,5 +35,6 @@ std::span<const OpRow> grid_ops();
 std::span<const OpRow> quantized_ops();
 std::span<const OpRow> recurrent_ops();
 std::span<const OpRow> count_ops();
+std::span<const OpRow> sequence_ops();
 
 }  // namespace lamina::detail

@@ -95,7 +95,7 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
   const Graph g{.nodes = {{"Strange", {"x"}, {"a"}, {}, "s1"},
                           {"Strange", {"a"}, {"b"}, {}, "s2"},
                           {"Loop", {"b"}, {"c"}},
-                          {"SequenceConstruct", {"c"}, {"d"}},
+                          {"SequenceMap", {"c"}, {"d"}},
                           {"GatedAdd", {"d"}, {"e"}, {}, "", "com.microsoft"},
                           {"Adam", {"e"}, {"f"}, {}, "", "ai.onnx.preview.training"},
                           {"BatchNormalization", {"f", "f", "f", "f", "f"}, {"y"}, {attribute("spatial", 0)}}}};
@@ -103,7 +103,7 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
                {"x.onnx: Lamina cannot run 7 nodes of this model:",
                 "\n  Strange (opset 17): 2 nodes, the first Strange \"s1\": no such op",
                 "\n  Loop (opset 17): 1 node, Loop \"c\": control flow",
-                "\n  SequenceConstruct (opset 17): 1 node, SequenceConstruct \"d\": sequences",
+                "\n  SequenceMap (opset 17): 1 node, SequenceMap \"d\": sequences",
                 "\n  com.microsoft.GatedAdd (opset 1): 1 node, GatedAdd \"e\": of another domain",
                 "\n  ai.onnx.preview.training.Adam (opset 0): 1 node, Adam \"f\": training",
                 "\n  BatchNormalization (opset 17): 1 node, BatchNormalization \"y\": spatial=0"});

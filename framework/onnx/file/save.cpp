@@ -34,8 +34,9 @@ constexpr std::pair<std::string_view, std::string_view> other_attributes[] = {
     {"kernel", "kernel_shape"}, {"stride", "strides"}, {"padding", "pads"}, {"dilation", "dilations"}, {"dim", "axis"}};
 
 /// Ops of Lamina's that are none of ONNX's, or something else there.
-constexpr std::string_view own_ops[] = {"AdaptiveAvgPool", "AdaptiveMaxPool", "ConstantOfShape", "If", "Roll",
-                                        "Rsqrt",           "Scatter",         "Upsample"};
+constexpr std::string_view own_ops[] = {
+    "AdaptiveAvgPool", "AdaptiveMaxPool", "ConstantOfShape", "If", "Loop", "LoopValue", "Roll",
+    "Rsqrt",           "Scatter",         "Upsample"};
 
 /// The operator set that is written, and the first that has these ops and attributes.
 constexpr std::int64_t usual_opset = 21;
