@@ -80,10 +80,13 @@ void Head::choose_best(Graph& graph, std::span<const int> outputs) {
   if (layout.apart) {
     const auto of = [&](int i) { return outputs[static_cast<std::size_t>(apart[static_cast<std::size_t>(i)])]; };
     const Value scores = put(Op("Unsqueeze"), {floats(of(1)), number(1)});
-    const Value rows = put(Concat(1), {floats(of(0)), scores});
+    Value rows = put(Concat(1), {floats(of(0)), scores});
+    if (extras > 0) rows = put(Concat(1), {rows, put(Op("Flatten"), {floats(of(3))})});
     graph.output(put(Op("Unsqueeze"), {rows, number(0)}));
     const Value classes = put(Op("Cast", {{"to", std::int64_t{data_type_of(DType::i64)}}}), {{of(2)}});
     graph.output(put(Op("Unsqueeze"), {classes, number(0)}));
+    const auto half = [&] { return put(Constant(Tensor::from(std::vector{0.5f}, {1})), {}); };
+    if (mask_height > 0) graph.output(put(Op("Unsqueeze"), {put(Op("Sub"), {floats(of(4)), half()}), number(0)}));
     return;
   }
   const Value output = floats(outputs[0]);
@@ -110,7 +113,8 @@ Answers::Answers(const Head& head, std::span<const Tensor> outputs) {
   boxes = {outputs, 0, columns ? head.values : count, columns ? count : head.values};
   if (!head.layout.best) classes = {outputs, 1, 1, count};
   if (head.mask_height > 0) {
-    prototypes = {outputs, head.layout.best ? 1u : 2u, head.extras * head.mask_height, head.mask_width};
+    const std::int64_t planes = head.layout.apart ? count : head.extras;  // a mask of each box, or parts of all
+    prototypes = {outputs, head.layout.best ? 1u : 2u, planes * head.mask_height, head.mask_width};
   }
 }
 

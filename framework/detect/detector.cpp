@@ -159,6 +159,7 @@ Detections Detector::detect(const ImageView& photo, const DetectOptions& options
     if (!masks) return;
     std::vector<float> shares;
     for (std::int64_t k = 0; k < head.extras; ++k) shares.push_back(head.extra(answers, candidates[i].index, k));
+    if (head.layout.apart) shares.resize(static_cast<std::size_t>(candidates[i].index)), shares.push_back(1);
     result.found[i].mask = mask_of(head, answers, shares, result.found[i].box, way, options, runs);
   });
   // What has no pixel, one run of zeros, the original leaves out too.

@@ -65,23 +65,32 @@ Head::Head(const ExportNotes& notes, const Resolved& network) {
          notes.task == "classify" ? ": lamina::class_scores is for it" : "");
   }
   if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
-  const auto find = [&](bool floats, std::initializer_list<std::int64_t> behind) {
+  // The first output of that rank, [.., 4] or whatever is last in it.
+  const auto find = [&](bool floats, std::size_t rank, std::initializer_list<std::int64_t> last) {
     int found = 0;
     for (const Shape& shape : outputs) {
-      const bool fits = shape.rank() == behind.size() + 1 && std::ranges::equal(shape.extents().subspan(1), behind);
-      if (fits && is_float(network.network[network.outputs[static_cast<std::size_t>(found)]].dtype) == floats)
-        return found;
+      const DType dtype = network.network[network.outputs[static_cast<std::size_t>(found)]].dtype;
+      const bool fits = shape.rank() == rank && is_float(dtype) == floats;
+      if (fits && std::ranges::equal(shape.extents().last(last.size()), last)) return found;
       ++found;
     }
     return -1;
   };
-  apart = {find(true, {4}), find(true, {}), find(false, {})};
-  if (std::ranges::min(apart) >= 0 && (notes.layout.empty() || notes.layout == layouts.back().name)) {
-    const auto count = [&](int i) { return outputs[static_cast<std::size_t>(apart[static_cast<std::size_t>(i)])][0]; };
-    if (count(1) != count(0) || count(2) != count(0)) refuse(": not as many boxes as scores and classes");
-    layout = layouts.back(), task = "detect", boxes = count(0), values = 5;
-    if (notes.task == "detect" || notes.task.empty()) return;
-    refuse(" for the task ", notes.task);
+  apart = {find(true, 2, {4}), find(true, 1, {}), find(false, 1, {}), find(true, 3, {3}),
+           find(true, 4, {1, input[-2], input[-1]})};
+  if (std::ranges::min(std::span(apart).first(3)) >= 0 &&
+      (notes.layout.empty() || notes.layout == layouts.back().name)) {
+    const auto of = [&](int i) { return outputs[static_cast<std::size_t>(apart[static_cast<std::size_t>(i)])]; };
+    layout = layouts.back(), boxes = of(0)[0];
+    for (int i = 1; i < 5; ++i) {
+      if (apart[static_cast<std::size_t>(i)] >= 0 && of(i)[0] != boxes) refuse(": not as many of each");
+    }
+    task = apart[4] >= 0 ? "segment" : apart[3] >= 0 ? "pose" : "detect";
+    if (!notes.task.empty() && notes.task != task) refuse(" for the task ", notes.task);
+    if (task == "pose") points = of(3)[1], point_values = of(3)[2], extras = points * point_values;
+    if (task == "segment") mask_height = static_cast<int>(input[-2]), mask_width = static_cast<int>(input[-1]);
+    values = 5 + extras;
+    return;
   }
   const std::size_t rank = outputs.empty() ? 0 : outputs[0].rank();
   if (rank == 2) refuse(": scores of a classifier, which lamina::class_scores is for");

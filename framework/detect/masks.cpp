@@ -65,7 +65,7 @@ Mask mask_of(const Head& head, const Answers& answers, std::span<const float> sh
   std::vector<float> plane(static_cast<std::size_t>(x1.count) * static_cast<std::size_t>(y1.count));
   for (std::int64_t top_row = y1.first; const float share : shares) {
     float* sum = plane.data();
-    for (int y = 0; y < y1.count; ++y) {
+    for (int y = 0; y < y1.count && share != 0; ++y) {
       for (const float value : answers.prototypes.part(top_row + y, x1.first, x1.count)) *sum++ += share * value;
     }
     top_row += height;
