@@ -143,17 +143,25 @@ class ImagesApart : Dataflow {
     if (inner <= 0) return inner;
     std::int64_t result = mixed, behind = 1, within = 0;
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-      const auto offset = [&](std::int64_t i) {
-        return axis->offsets.empty() ? i * axis->stride : axis->offsets[static_cast<std::size_t>(i)];
-      };
+      const std::int64_t stride = axis->stride, last = (axis->extent - 1) * stride;
       std::int64_t most = 0, of_one = 0;  // offset within an image; places of each along the axis, 0: it stays in one
-      for (std::int64_t i = 0; i < axis->extent; ++i) {
-        if (offset(i) < 0 && axis->offsets.empty()) return mixed;
-        if (offset(i) < 0) continue;  // filled
-        const std::int64_t image = offset(i) / inner;
-        if (of_one == 0 && image % batch_ != 0) of_one = i;
-        if ((of_one == 0 ? 0 : i / of_one % batch_) != image % batch_) return mixed;
-        most = std::max(most, offset(i) % inner);
+      if (axis->offsets.empty()) {
+        if (stride < 0) return mixed;
+        if (last < inner) {
+          most = last;
+        } else if (inner % stride == 0) {
+          of_one = inner / stride, most = inner - stride;
+        } else if (stride % (inner * batch_) != 0) {
+          return mixed;
+        }
+      }
+      for (std::size_t i = 0; i < axis->offsets.size(); ++i) {
+        const std::int64_t offset = axis->offsets[i], place = static_cast<std::int64_t>(i);
+        if (offset < 0) continue;  // filled
+        const std::int64_t image = offset / inner % batch_;
+        if (of_one == 0 && image != 0) of_one = place;
+        if ((of_one == 0 ? 0 : place / of_one % batch_) != image) return mixed;
+        most = std::max(most, offset % inner);
       }
       if (of_one != 0 && (result != mixed || axis->extent % (of_one * batch_) != 0)) return mixed;
       if (of_one != 0) result = of_one * behind;
