@@ -19,6 +19,7 @@ constexpr std::size_t capacity = 30000;  // candidates that are compared with ea
 
 /// The shape of the one input [N, 3, H, W] or [3, H, W], with numbers for what is left open.
 Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const DetectorOptions& options) {
+  notes.require_without_nms();
   if (graph.inputs().size() != 1) {
     fail("expected a model with one input [N, 3, H, W] or [3, H, W], it has ", graph.inputs().size());
   }
@@ -39,6 +40,40 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
          lamina::name(node.dtype), ' ', shape.to_string());
   }
   return shape;
+}
+
+/// The graph with an input of that shape.
+Graph with_input(const Graph& graph, const Shape& input) {
+  Graph result;
+  for (const Graph::Node& node : graph.nodes()) {
+    std::vector<Value> inputs;
+    for (const int i : node.inputs) inputs.push_back({i});
+    node.module == nullptr ? result.input(node.name, input) : result.add(node.name, node.module, inputs);
+  }
+  return result;
+}
+
+bool computes(const Graph& graph, Shape input, int height, int width) try {
+  input.set(2, height), input.set(3, width);
+  (void)with_input(graph, input).shapes(input[0]);
+  return true;
+} catch (const Error&) {
+  return false;
+}
+
+/// Networks that halve the sides again and again join maps that do not fit where these are no multiples of that: throws
+/// Error that says of what, where the graph computes with the multiples around.
+void require_multiple(const Graph& graph, const Shape& input) {
+  const auto height = static_cast<int>(input[2]), width = static_cast<int>(input[3]);
+  if (computes(graph, input, height, width)) return;
+  for (const int step : {2, 4, 8, 16, 32, 64, 128}) {
+    const auto below = [&](int side) { return std::max(side / step, 1) * step; };
+    const auto above = [&](int side) { return (side + step - 1) / step * step; };
+    if (!computes(graph, input, below(height), below(width)) || !computes(graph, input, above(height), above(width)))
+      continue;
+    const int wrong = height % step == 0 ? width : height;
+    fail("size: expected a multiple of ", step, ", such as ", below(wrong), " or ", above(wrong), ", got ", wrong);
+  }
 }
 
 void validate(const DetectOptions& options) {
@@ -78,13 +113,9 @@ struct Detector::Impl {
     CompileOptions compile = options.compile;
     compile.input_shapes.clear();  // settled
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
-    Graph graph;
     const Shape shape = shape_of_input(model.graph, notes, options);
-    for (const Graph::Node& node : model.graph.nodes()) {
-      std::vector<Value> inputs;
-      for (const int i : node.inputs) inputs.push_back({i});
-      node.module == nullptr ? graph.input(node.name, shape) : graph.add(node.name, node.module, inputs);
-    }
+    if (shape.rank() == 4) require_multiple(model.graph, shape);
+    Graph graph = with_input(model.graph, shape);
     for (const int node : model.graph.outputs()) graph.output({node});
     take_photographs(graph);
     input = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;

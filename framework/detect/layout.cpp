@@ -46,6 +46,10 @@ ExportNotes::ExportNotes(const Model& model) {
   nms = noted<std::map<std::string, nlohmann::json>>(model, "args")["nms"] == true;
 }
 
+void ExportNotes::require_without_nms() const {
+  if (nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
+}
+
 Head::Head(const ExportNotes& notes, const Resolved& network) {
   const Shape& input = network.network[network.inputs[0]].shape;
   std::vector<Shape> outputs;
@@ -64,7 +68,7 @@ Head::Head(const ExportNotes& notes, const Resolved& network) {
     fail("the model's task is ", quote(notes.task), ", not detect, segment, pose or obb",
          notes.task == "classify" ? ": lamina::class_scores is for it" : "");
   }
-  if (notes.nms) fail("the export has its NMS inside: export it without nms=True, Lamina does it itself");
+  notes.require_without_nms();
   // The first output of that rank, [.., 4] or whatever is last in it.
   const auto find = [&](bool floats, std::size_t rank, std::initializer_list<std::int64_t> last) {
     int found = 0;

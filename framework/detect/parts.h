@@ -64,6 +64,8 @@ struct ExportNotes {
 
   /// Throws Error, naming the key, where something is not what it should be.
   explicit ExportNotes(const Model& model);
+  /// Throws Error of an export with its NMS inside.
+  void require_without_nms() const;
 };
 
 /// What a network answered to the first of its photographs, as rows of numbers. Nothing else reads an answer's memory:

@@ -1,6 +1,7 @@
 #include "lamina/graph/notes.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "lamina/base/json.h"
 #include "lamina/graph/photographs.h"
@@ -10,12 +11,18 @@ namespace {
 
 using Note = nlohmann::json;
 
+constexpr std::string_view odd = " is not as exporters write it: ";
+
 /// Numbers that are noted under a key, in turn; whether there are.
 bool take(const Model& model, const char* key, Rgb& numbers) {
   const std::string text = note(model, key);
   if (text.empty()) return false;
-  const Note json = parse_json<Note>(json_of_python(text), key), list = json.is_array() ? json : Note::array({json});
-  for (std::size_t i = 0; i < numbers.size() && !list.empty(); ++i) numbers[i] = list[i % list.size()].get<float>();
+  try {
+    const Note json = parse_json<Note>(json_of_python(text), key), list = json.is_array() ? json : Note::array({json});
+    for (std::size_t i = 0; i < numbers.size() && !list.empty(); ++i) numbers[i] = list[i % list.size()].get<float>();
+  } catch (const std::exception&) {
+    fail(key, odd, quote(text));
+  }
   return true;
 }
 
@@ -26,7 +33,7 @@ void take_levels(Model& model) {
   const bool ultralytics = note(model, "task") == "classify";  // whose classifiers have neither
   if (!ultralytics && std::ranges::find(said, true) == std::end(said)) return;
   if (scale[0] != 0) found.divisor = 1 / scale[0];
-  if (scale[0] == 0 && std::ranges::max(found.mean) > 1) found.divisor = 1;  // of levels as they are
+  if (scale[0] == 0 && are_of_levels(found.mean, found.std)) found.divisor = 1;
   if (take(model, "imgsz", size)) found.crop = noted_side(size[0]), found.crop_width = noted_side(size[1]);
   set_noted(model, found);
 }
@@ -64,10 +71,17 @@ std::string note(const Model& model, std::string_view key) {
 }
 
 std::vector<std::string> names_in(const std::string& literal, const std::string& where) try {
+  std::vector<std::string> names;
+  const std::size_t begin = std::min(literal.find_first_not_of(" \n"), literal.size());
+  if (literal.find('\n') != literal.npos &&
+      std::string_view("[{").find(literal.c_str()[begin]) == std::string_view::npos) {
+    std::istringstream lines(literal);
+    for (std::string line; std::getline(lines, line);) names.push_back(line.substr(0, line.find('\r')));
+    return names;
+  }
   const Note list = parse_json<Note>(json_of_python(literal), where);
   if (list.is_array()) return list.get<std::vector<std::string>>();
   auto left = list.get<std::map<std::string, std::string>>();
-  std::vector<std::string> names;
   while (!left.empty() && names.size() < 1 << 16) {
     const auto node = left.extract(std::to_string(names.size()));
     names.push_back(node.empty() ? "" : node.mapped());
@@ -75,21 +89,34 @@ std::vector<std::string> names_in(const std::string& literal, const std::string&
   if (!left.empty()) fail(where, ": expected names of classes by number, got ", quote(left.begin()->first));
   return names;
 } catch (const Note::exception&) {
-  fail(where, " is not as exporters write it: ", quote(literal));
+  fail(where, odd, quote(literal));
+}
+
+bool are_of_levels(const Rgb& mean, const Rgb& std) {
+  return std::max(std::ranges::max(mean), std::ranges::max(std)) > 1;
 }
 
 int noted_side(double side) { return side >= 1 && side <= 10000 ? static_cast<int>(side) : 0; }
 
-void passing_over_oddities(const std::function<void()>& read) try { read(); } catch (const Error&) {
-} catch (const Note::exception&) {
+void passing_over_oddities(Model& model, const std::function<void()>& read) {
+  const auto warn = [&](const std::exception& error) {
+    model.warnings.push_back(concat("passed over: ", error.what()));
+  };
+  try {
+    read();
+  } catch (const Error& error) {
+    warn(error);
+  } catch (const Note::exception& error) {
+    warn(error);
+  }
 }
 
 void take_notes(Model& model) {
   for (const char* key : {"names", "labels", "classes"}) {
     if (model.labels.empty() && !note(model, key).empty())
-      passing_over_oddities([&] { model.labels = names_in(note(model, key), key); });
+      passing_over_oddities(model, [&] { model.labels = names_in(note(model, key), key); });
   }
-  if (!model.preprocess && model.graph.inputs().size() == 1) passing_over_oddities([&] { take_levels(model); });
+  if (!model.preprocess && model.graph.inputs().size() == 1) passing_over_oddities(model, [&] { take_levels(model); });
 }
 
 void set_noted(Model& model, Preprocess noted) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
+#include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/ops/element_type.h"
 #include "lamina/ops/op.h"
 
@@ -23,11 +26,11 @@ Value pictures_for(Graph& graph, const Graph::Node& node, const PictureInput& fo
   const Shape& shape = *node.shape;
   Value x = graph.input(node.name, {shape.rank() == 3 ? 1 : shape[0], 3, form.height, form.width});
   const auto put = [&](auto module, std::initializer_list<Value> inputs) {
-    return graph.add(node.name + " of photographs." + std::to_string(graph.nodes().size()), std::move(module), inputs);
+    return graph.add(node.name + std::string(of_photographs) + std::to_string(graph.nodes().size()), std::move(module),
+                     inputs);
   };
-  if (form.channels == 1) {  // Pillow's "L", and torchvision's Grayscale
-    const std::vector<float> shares = {0.299f, 0.587f, 0.114f};
-    x = put(Op("Conv"), {x, put(Constant(Tensor::from(shares, {1, 3, 1, 1})), {})});
+  if (form.channels == 1) {
+    x = put(Op("Conv"), {x, put(Constant(Tensor::from(std::span<const float>(grey_shares), {1, 3, 1, 1})), {})});
   }
   if (shape.rank() == 3)
     x = put(Op("Squeeze"), {x, put(Constant(Tensor::from(std::vector<std::int64_t>{0}, {1})), {})});
@@ -35,6 +38,22 @@ Value pictures_for(Graph& graph, const Graph::Node& node, const PictureInput& fo
   if (!is_float(node.dtype)) x = put(Op("Round"), {x});
   if (node.dtype != DType::f32) x = put(Op("Cast", {{"to", std::int64_t{detail::data_type_of(node.dtype)}}}), {x});
   return x;
+}
+
+/// Numbers between whole ones, or beyond the type, would be rounded to nonsense.
+void require_whole(const Graph& graph, std::span<const float> numbers) {
+  const Graph::Node& input = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+  if (is_float(input.dtype)) return;
+  const float least = name(input.dtype)[0] == 'u' ? 0 : input.dtype == DType::i8 ? -128 : -0x1p31f;
+  const float most = input.dtype == DType::u8 ? 255 : input.dtype == DType::i8 ? 127 : 0x1p31f;
+  for (const float number : numbers) {
+    constexpr float rounded = 0.01f;  // of divisions on the way to whole numbers
+    if (std::abs(number - std::nearbyint(number)) <= rounded && number >= least - rounded && number <= most + rounded)
+      continue;
+    detail::fail("the input ", detail::quote(input.name), " takes whole numbers, ", name(input.dtype),
+                 ", which are levels as photographs have them: expected a divisor of 1, a mean of 0 and a std of 1, ",
+                 "got ", number, " of a level");
+  }
 }
 
 }  // namespace
@@ -66,9 +85,14 @@ void take_photographs(Graph& graph) {
   graph = std::move(result);
 }
 
+void require_levels(const Graph& graph, const Preprocess& preprocess) {
+  if (other_form(graph)) require_whole(graph, detail::level_table(preprocess).values);
+}
+
 Tensor as_input(const Tensor& pictures, const Graph& graph) {
   const auto form = other_form(graph);
   if (!form) return pictures;
+  require_whole(graph, pictures.values<float>());
   Graph front;
   front.output(pictures_for(front, graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])], *form));
   const Shape& shape = pictures.shape();

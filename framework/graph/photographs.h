@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "lamina/graph/graph.h"
+#include "lamina/images/preprocess.h"
 
 namespace lamina {
 
@@ -23,7 +26,18 @@ LAMINA_API std::optional<PictureInput> picture_input(const Shape& shape);
 /// already, or takes no pictures, stays as it is. A program can then prepare photographs alike for every classifier.
 LAMINA_API void take_photographs(Graph& graph);
 
+/// Throws Error unless photographs prepared like this are numbers that the graph's one input takes: one of whole
+/// numbers takes levels, of a mean of 0, a std of 1 and a divisor of 1.
+LAMINA_API void require_levels(const Graph& graph, const Preprocess& preprocess);
+
+/// What names of nodes hold that `take_photographs` put in front of a model's own.
+inline constexpr std::string_view of_photographs = " of photographs.";
+
+/// What red, green and blue are of grey: Pillow's "L", and torchvision's Grayscale.
+inline constexpr std::array<float, 3> grey_shares = {0.299f, 0.587f, 0.114f};
+
 /// Converts pictures instead of the graph: from f32 [N, 3, H, W] on the CPU to the form of the graph's one input.
+/// Throws Error where that takes whole numbers of a kind that they are not.
 LAMINA_API Tensor as_input(const Tensor& pictures, const Graph& graph);
 
 }  // namespace lamina

@@ -62,5 +62,35 @@ TEST(Photographs, BecomeTheInputThatTheModelTakes) {
   }
 }
 
+TEST(Photographs, AreLevelsWhereTheModelTakesWholeNumbers) {
+  const auto with_input = [](DType dtype) {
+    Graph graph;
+    graph.output(graph.add("y", Op("Identity"), graph.input("x", {batch, 3, 1, 2}, dtype)));
+    return graph;
+  };
+  const Preprocess levels{.divisor = 1}, from_half{.mean = {128, 128, 128}, .divisor = 1}, shares{},
+      named = torchvision_imagenet();
+  const Tensor numbers = Tensor::from(std::vector<float>{0, 0.2f, 0.4f, 0.6f, 0.8f, 1}, {1, 3, 1, 2});
+  for (const DType dtype : {DType::u8, DType::i8, DType::i32, DType::f16}) {
+    SCOPED_TRACE(std::string(name(dtype)));
+    const Graph graph = with_input(dtype);
+    const bool floats = is_float(dtype);
+    for (const auto& [settings, fits] :
+         {std::pair{levels, dtype != DType::i8}, {from_half, dtype != DType::u8}, {shares, floats}, {named, floats}}) {
+      if (fits) {
+        EXPECT_NO_THROW(require_levels(graph, settings));
+      } else {
+        expect_error([&, &settings = settings] { require_levels(graph, settings); },
+                     {"\"x\" takes whole numbers, " + std::string(name(dtype)), "expected a divisor of 1"});
+      }
+    }
+    if (floats) {
+      EXPECT_NO_THROW((void)as_input(numbers, graph));
+    } else {
+      expect_error([&] { (void)as_input(numbers, graph); }, {"takes whole numbers", "got 0.2 of a level"});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test
