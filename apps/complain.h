@@ -18,6 +18,7 @@ inline std::string in_commands_words(std::string_view message) {
       {"OpenOptions::key", "--key"},
       {"OpenOptions::strip_prefix", "--strip-prefix"},
       {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
+      {"a divisor of 1, a mean of 0 and a std of 1", "--scale 1 alone"},
       {"lamina::class_scores", "lamina classify"}};
   return detail::in_words(std::string(message), words);
 }
@@ -28,6 +29,7 @@ inline std::string in_servers_words(std::string_view message) {
       {"CompileOptions::input_shapes", "lamina convert --input-shape"},
       {"CompileOptions::constants", "lamina convert --constant NAME=VALUE"},
       {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
+      {"a divisor of 1, a mean of 0 and a std of 1", "--scale 1 alone"},
       {"lamina::class_scores", "POST /classify"}};
   return detail::in_words(std::string(message), words);
 }

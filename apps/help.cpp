@@ -1,7 +1,11 @@
 #include "help.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -9,11 +13,25 @@
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
 
-constexpr std::size_t description_width = 78;
+/// Columns of the terminal, or what COLUMNS says; where nothing does, the usual 80.
+std::size_t help_width() {
+  winsize size = {};
+  const char* const said = std::getenv("COLUMNS");
+  std::size_t width = said == nullptr ? 0 : number_in<std::size_t>(said).value_or(0);
+  if (::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width == 0 ? 80 : std::clamp<std::size_t>(width, 60, 160);
+}
+
+std::string in_lines(const std::string& text, std::size_t width) {
+  std::string lines;
+  for (const std::string& line : detail::wrapped(text, width)) lines += (lines.empty() ? "" : "\n") + line;
+  return lines;
+}
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
   return std::any_of(starts.begin(), starts.end(), [&](std::string_view s) { return text.starts_with(s); });
@@ -22,8 +40,10 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 /// What stands for the value: the choices where there are some, else N for a number, what type_name() says, or FILE,
 /// which is what most texts without a validator are here. CLI11's type names are the C++ type, then a colon and what
 /// the validators say.
-std::string value_name(const CLI::Option& option) {
-  std::string type = option.get_type_name();
+std::string value_name(std::string type) {
+  if (constexpr std::string_view each = "[MODEL=]"; type.starts_with(each)) {
+    return std::string(each) + value_name(type.substr(each.size()));
+  }
   if (const auto colon = type.find(':'); colon != std::string::npos) {
     std::string choices = type.substr(colon + 1);
     if (choices.front() == '{') {
@@ -45,7 +65,7 @@ std::string unbracketed(std::string text) {
 
 /// What few need: `--help-all` has it. Everything else is in `--help` too.
 constexpr std::string_view rare =
-    " weights key strip-prefix input-shape constant as-stored memory fill scale mean std bgr resize fit algorithm "
+    " key strip-prefix input-shape constant as-stored memory fill scale mean std bgr resize fit algorithm "
     "architecture batch-invariant linear-weights path max-body allow-host max-queue max-delay ";
 
 bool is_rare(const CLI::Option& option) {
@@ -62,14 +82,26 @@ std::string unknown_option(const CLI::App& command, std::span<char* const> argum
     const bool is_word =
         option.size() > 2 && option[0] == '-' && std::isalpha(static_cast<unsigned char>(option[1])) != 0;
     if (is_word) option.insert(0, "-");  // -top
-    if (!option.starts_with("--") || (!is_word && command.get_option_no_throw(option) != nullptr)) continue;
-    std::vector<std::string> names;
-    for (const CLI::Option* known : command.get_options()) {
-      for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+    const CLI::Option* const known = command.get_option_no_throw(option);
+    if (known != nullptr && known->get_expected_max() == 0 && option.size() < argument.size()) {
+      return detail::concat(option, ": takes no value, got ", detail::quote(argument.substr(option.size() + 1)));
     }
+    if (!option.starts_with("--") || (!is_word && known != nullptr)) continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* each : command.get_options()) {
+      for (const std::string& name : each->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string there_is_none = "there is no option " + argument.substr(0, argument.find('='));
     const auto longer = std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(option); });
-    return detail::concat("there is no option ", argument.substr(0, argument.find('=')), "; did you mean ",
-                          longer != names.end() ? *longer : detail::nearest_names(option, names, 1).front(), '?');
+    if (longer != names.end()) return detail::concat(there_is_none, "; did you mean ", *longer, '?');
+    std::string others;  // of which it is an option
+    for (const CLI::App* other : command.get_parent() == nullptr
+                                     ? std::vector<const CLI::App*>()
+                                     : command.get_parent()->get_subcommands([](const CLI::App*) { return true; })) {
+      if (other->get_option_no_throw(option) != nullptr) others += (others.empty() ? "" : ", ") + other->get_name();
+    }
+    if (!others.empty()) return detail::concat(there_is_none, " of ", command.get_name(), ", but of ", others);
+    return detail::concat(there_is_none, "; did you mean ", detail::nearest_names(option, names, 1).front(), '?');
   }
   return "";
 }
@@ -102,7 +134,7 @@ std::string HelpFormatter::make_option_name(const CLI::Option* option, bool posi
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (option->get_positional()) return option->get_expected_max() > 1 ? "..." : "";
   if (option->get_type_name().empty()) return "";  // a flag
-  std::string value = value_name(*option);
+  std::string value = value_name(option->get_type_name());
   if (option->get_expected_max() > 1 && option->get_delimiter() != '\0') {
     value += "[," + (value.find('|') == std::string::npos ? value : "") + "...]";
   } else if (option->get_expected_max() > 1 && option->get_allow_extra_args()) {
@@ -117,10 +149,16 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   if (!option->get_type_name().empty() && !preset.empty()) description += " (default: " + preset + ")";
   if (option->get_required() && !option->get_positional()) description += " (required)";
   for (const CLI::Option* other : option->get_excludes()) description += "; not with " + other->get_name();
+  return in_lines(description, help_width() - get_column_width());
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
   std::string text;
-  for (const std::string& line : detail::wrapped(description, description_width))
-    text += (text.empty() ? "" : "\n") + line;
-  return text;
+  for (const std::string_view line : parts_of(app->get_footer(), '\n')) {
+    const std::string paragraph(line);
+    text += (paragraph.starts_with(' ') ? paragraph : in_lines(paragraph, help_width())) + '\n';
+  }
+  return app->get_footer().empty() ? "" : text;
 }
 
 std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
@@ -146,9 +184,14 @@ std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
 std::string problem_of(const CLI::ParseError& error) {
   const std::string text = error.what();
   if (error.get_name() == "ValidationError") return text;
+  const bool twice = error.get_name() == "ArgumentMismatch" && text.find("At Most") != text.npos;
+  if (twice) return text.substr(0, text.find(": ")) + ": given twice";
   if (error.get_name() == "ArgumentMismatch") return text.substr(0, text.find(": ")) + ": expected a value behind it";
   constexpr std::pair<std::string_view, std::string_view> words[] = {
-      {"A subcommand is required", "expected a command"}, {" excludes ", ": not with "}, {" requires ", " needs "}};
+      {"A subcommand is required", "expected a command"},
+      {" excludes ", ": not with "},
+      {" requires ", " needs "},
+      {"photos is required", "expected photographs: files, folders, or - for stdin"}};
   return detail::in_words(text, words);
 }
 

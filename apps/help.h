@@ -18,6 +18,8 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_name(const CLI::Option* option, bool positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
+  /// Each line of it is a paragraph; what is indented stays as it is.
+  std::string make_footer(const CLI::App* app) const override;
 
  private:
   mutable bool all_ = true;  // of the help that is being made

@@ -98,10 +98,19 @@ std::string whose(const Weights& weights) {
 }
 
 void require_no_checkpoint(const std::string& path, const std::string& made_by) {
-  const bool checkpoint = path.ends_with(".pt") || path.ends_with(".pth");
-  if (!checkpoint || made_by.empty() || !std::filesystem::exists(path)) return;
+  if (made_by.empty()) return;
+  if (!std::filesystem::exists(path))
+    throw Error("--model: there is no file " + detail::printable(path) + "; " + made_by);
+  if (!path.ends_with(".pt") && !path.ends_with(".pth")) return;
   const std::pair<std::string_view, std::string_view> words[] = {{"yolo11n.pt", path}};
   throw Error(path + ": PyTorch's weights, expected a model file, such as .onnx: " + detail::in_words(made_by, words));
+}
+
+bool ends_in_features(const Graph& graph) {
+  constexpr std::string_view ops[] = {"relu",       "Relu",    "local_response_norm", "LRN",
+                                      "max_pool2d", "MaxPool", "avg_pool2d",          "AveragePool"};
+  const Graph::Node& node = graph.nodes()[static_cast<std::size_t>(graph.outputs()[0])];
+  return node.module != nullptr && std::ranges::find(ops, node.module->op()) != std::end(ops);
 }
 
 Purpose purpose_of(const Model& model) try {
@@ -112,10 +121,14 @@ Purpose purpose_of(const Model& model) try {
   const auto floats = [&](int node) { return is_float(found.network[node].dtype); };
   if (!form || form->channels != 3 || form->channels_last || input.dtype != DType::f32) return {};
   if (std::ranges::none_of(found.outputs, floats)) return {};
-  constexpr std::int64_t pascal_voc = 21;
-  const std::int64_t classes = model.labels.empty() ? pascal_voc : std::ssize(model.labels);
   const Shape& first = found.network[found.outputs[0]].shape;
-  if (first.rank() == 4 && first[1] == classes && floats(found.outputs[0])) return {.command = "segment"};
+  if (first.rank() == 4 && floats(found.outputs[0])) {
+    // As many as there are names; without names three are the colours of a picture.
+    const std::int64_t classes = first[1], names = std::ssize(model.labels);
+    const bool few = model.graph.outputs().size() <= 2 && first[2] > 1;
+    const bool unnamed = classes > 1 && classes != 3 && classes < 256 && few;
+    if (names > 0 ? classes == names : unnamed && !ends_in_features(model.graph)) return {.command = "segment"};
+  }
 #ifdef LAMINA_DETECT
   const detail::Head head(detail::ExportNotes(model), found);
   Preprocess drawn = letterbox(static_cast<int>(form->height));

@@ -90,7 +90,9 @@ int run_command(int argc, char** argv) {
   }
   const std::span<char* const> arguments(argv + 1, argv + argc);
   const auto usage_error = [&](const std::string& problem) {
-    complain(fmt::format("{} ({} --help shows how it is used)", problem, command_line(app, arguments)));
+    const bool left_out = problem.starts_with("this build has no ");
+    complain(problem +
+             (left_out ? "" : fmt::format(" ({} --help shows how it is used)", command_line(app, arguments))));
     return exit_misuse;
   };
   try {

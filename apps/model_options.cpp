@@ -135,17 +135,18 @@ nlohmann::ordered_json class_json(int number, const std::string& name) {
 }
 
 std::vector<std::string> read_labels(const std::string& path) {
+  const std::string named = "--labels: " + path;
   detail::require_end(path);
   std::ifstream file(path);
-  if (!file) throw Error(path + ": cannot be read");
-  if (std::filesystem::is_directory(path)) throw Error(path + ": expected class names, one on each line; a folder");
+  if (!file) throw Error(named + ": cannot be read");
+  if (std::filesystem::is_directory(path)) throw Error(named + ": expected class names, one on each line; a folder");
   std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with('\r')) line.pop_back();
     labels.push_back(std::move(line));
   }
   while (!labels.empty() && labels.back().empty()) labels.pop_back();
-  if (labels.empty()) throw Error(path + ": expected class names, one on each line; the file is empty");
+  if (labels.empty()) throw Error(named + ": expected class names, one on each line; the file is empty");
   return labels;
 }
 
@@ -174,18 +175,19 @@ std::int64_t class_count(const Model& model, int side) {
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source, int side) {
   const std::int64_t classes = class_count(model, side);
   if (static_cast<std::int64_t>(labels.size()) != classes) {
-    throw Error(fmt::format("{}: expected {} labels, one for each class, got {}", source, classes, labels.size()));
+    throw Error(
+        fmt::format("--labels: {}: expected {} labels, one for each class, got {}", source, classes, labels.size()));
   }
   model.labels = std::move(labels);
 }
 
 void ModelOptions::add_to(CLI::App& command) {
-  command
-      .add_option("--model", model,
-                  "model file: a .safetensors file that describes itself, or .onnx; or digits, which ships")
-      ->transform(shipped(model_file));
-  command.add_option("--weights", weights, "weights of their own for --model or --arch: .safetensors, .pth, .pt, .npz");
-  command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
+  const bool own = made_by.empty();  // models that Lamina has serve the command
+  std::string files = "model file: a .safetensors file that describes itself, or .onnx";
+  if (own) files += "; or digits, which ships, or classifier, which python -m lamina.get_classifier brings";
+  command.add_option("--model", model, files)->transform(shipped(model_file));
+  command.add_option("--weights", weights, "weights of their own for the model: .safetensors, .pth, .pt, .npz");
+  if (own) command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
   add_open_to(command, open);
   inputs.add_to(command);
 }
@@ -264,7 +266,7 @@ Model ModelOptions::load() const {
   if (model.empty() && weights.empty() && !arch.empty()) {
     throw Error(fmt::format("--arch {} needs its weights, --weights FILE; {}", arch, published));
   }
-  if (model.empty() && arch.empty() && !weights.empty()) {
+  if (model.empty() && arch.empty() && !weights.empty() && made_by.empty()) {
     throw Error(fmt::format("--weights {} needs --arch NETWORK, of {}", weights, fmt::join(network_names(), ", ")));
   }
   if (model.empty() && arch.empty() && !made_by.empty()) throw Error("expected --model FILE: " + made_by);

@@ -32,7 +32,8 @@ struct ModelOptions {
   InputOptions inputs;
   std::string made_by;  // what makes a model for the command, where none ships
 
-  /// Adds --model, --weights, --key, --strip-prefix, --arch, --input-shape and --constant.
+  /// Adds --model, --weights, --key, --strip-prefix, --arch, --input-shape and --constant; no --arch where `made_by`
+  /// says what makes a model.
   void add_to(CLI::App& command);
   /// Adds --preprocess and its parts.
   void add_preprocess_to(CLI::App& command);

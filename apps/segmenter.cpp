@@ -81,6 +81,11 @@ Segmenter::Segmenter(const SegmenterOptions& options, Model model)
   if (options.output.empty()) require_purpose(model_, options.model.source(), "segment");
   if (!options.labels.empty()) model_.labels = read_labels(options.labels);
   if (model_.graph.outputs().empty()) throw Error(options.model.source() + ": the model has no output");
+  if (options.output.empty() && model_.labels.empty() && ends_in_features(model_.graph)) {
+    throw Error(options.model.source() +
+                ": its output is maps of features, no scores [N, classes, h, w]: lamina features "
+                "shows them; --output-name names another node");
+  }
   if (!options.output.empty()) require_nodes(model_.graph, "--output-name", {options.output});
   const auto& nodes = model_.graph.nodes();
   compile_.outputs = {options.output.empty() ? nodes[static_cast<std::size_t>(model_.graph.outputs()[0])].name
@@ -108,9 +113,10 @@ std::shared_ptr<PlanPool> Segmenter::pool_for(std::int64_t height, std::int64_t 
   if (scores.rank() != 4 || scores[0] != n || scores[1] < 2 || scores[1] > ClassMap::max_classes || scores[2] < 1 ||
       scores[3] < 1 || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) {
     throw Error(
-        fmt::format("{}: expected scores [N, classes, h, w] of 2 or more classes, {} is {} {}; --output-name "
+        fmt::format("{}: expected scores [N, classes, h, w] of 2 or more classes, {} is {} {}; {}--output-name "
                     "names another node",
-                    options_.model.source(), compile_.outputs[0], name(dtype), scores.to_string()));
+                    options_.model.source(), compile_.outputs[0], name(dtype), scores.to_string(),
+                    scores_in(scores) > 0 ? "lamina classify is for classes of whole photographs; " : ""));
   }
   name_classes(scores[1]);
   return pool_;
@@ -122,7 +128,7 @@ void Segmenter::name_classes(std::int64_t classes) {
     model_.labels.assign(voc_classes.begin(), voc_classes.end());
   if (!model_.labels.empty() && model_.labels.size() != count) {
     throw Error(fmt::format("{}: expected {} labels, one for each class, got {}",
-                            options_.labels.empty() ? options_.model.source() : options_.labels, count,
+                            options_.labels.empty() ? options_.model.source() : "--labels: " + options_.labels, count,
                             model_.labels.size()));
   }
 }

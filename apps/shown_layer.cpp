@@ -11,6 +11,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/photographs.h"
 #include "words.h"
 
 namespace lamina::app {
@@ -24,10 +25,13 @@ bool is(const Graph::Node& node, std::initializer_list<std::string_view> ops) {
 bool is_convolution(const Graph::Node& node) { return is(node, {"conv2d", "Conv"}); }
 bool is_norm(const Graph::Node& node) { return is(node, {"batch_norm2d", "BatchNormalization"}); }
 
-/// The first convolution, with the ReLU right after it if there is one.
+bool is_in_front(const Graph::Node& node) { return node.name.find(of_photographs) != std::string::npos; }
+
+/// The model's first convolution, with the ReLU right after it if there is one.
 const Graph::Node& first_layer(const Graph& graph, const std::string& source) {
   const auto& nodes = graph.nodes();
-  const auto conv = std::ranges::find_if(nodes, is_convolution);
+  const auto conv =
+      std::ranges::find_if(nodes, [](const auto& node) { return is_convolution(node) && !is_in_front(node); });
   if (conv == nodes.end()) throw Error(source + ": the model has no convolution whose features could be shown");
   const auto place = static_cast<int>(conv - nodes.begin());
   const auto follows = [&](const Graph::Node& node) {
@@ -94,8 +98,7 @@ Field window_of_layer(const Graph::Node& node, std::span<const Shape> inputs) {
   // ONNX pads above, left, below and right, one by one.
   const std::vector<std::int64_t> pads = reader.integers(reader.has("padding") ? "padding" : "pads", {0, 0});
   if (pads.size() < 2) return {};
-  field.top = -static_cast<int>(pads[0]);
-  field.left = -static_cast<int>(pads[1]);
+  field.top = -static_cast<int>(pads[0]), field.left = -static_cast<int>(pads[1]);
   return field;
 }
 
@@ -115,6 +118,14 @@ Field window_of_pad(const Graph& graph, const Graph::Node& node) {
   return ReceptiveField{.top = -static_cast<int>(extents[2]), .left = -static_cast<int>(extents[3])};
 }
 
+/// The axes of what a Transpose of pictures reads, in the order that it writes them; of other nodes none.
+std::vector<std::int64_t> turned(const Graph::Node& node) {
+  if (!is(node, {"Transpose"})) return {};
+  const Attributes attributes = node.module->attributes();
+  std::vector<std::int64_t> order = AttributeReader(attributes).integers("perm", {});
+  return order.size() == 4 ? order : std::vector<std::int64_t>();
+}
+
 /// Filters and bias, where the filters can be looked at.
 void find_filters(const Graph& graph, const Graph::Node& shown, ShownLayer& layer) {
   // Layers that keep the maps apart: what they show is still what the filters made.
@@ -128,7 +139,7 @@ void find_filters(const Graph& graph, const Graph::Node& shown, ShownLayer& laye
   if (!weights.defined() || weights.shape().rank() != 4) return;
   const std::int64_t channels = weights.shape()[1];
   // One channel may also be a depthwise layer's, whose filters are no pictures.
-  const bool first = before(graph, *node) != nullptr && before(graph, *node)->module == nullptr;
+  const bool first = is_photograph(graph, before(graph, *node));
   const bool colours = channels == 3 || (channels == 1 && first);
   if (colours) layer.filters = weights.to(DType::f32);
   if (colours && first) layer.field = window_of_layer(*node, std::array{Shape(), weights.shape()});
@@ -180,6 +191,18 @@ std::string nearest_nodes(const std::string& name, const std::vector<std::string
   std::vector<std::string> holding;
   std::ranges::copy_if(names, std::back_inserter(holding), holds);
   return detail::nearest_text(name, holding.empty() ? names : holding);
+}
+
+bool is_photograph(const Graph& graph, const Graph::Node* node) {
+  std::array<std::int64_t, 4> axes = {0, 1, 2, 3};
+  for (; node != nullptr && node->module != nullptr; node = before(graph, *node)) {
+    const std::vector<std::int64_t> order = turned(*node);
+    if (order.empty() && !is_in_front(*node)) return false;
+    if (!order.empty())
+      std::ranges::transform(axes, axes.begin(),
+                             [&](std::int64_t axis) { return order.at(static_cast<std::size_t>(axis)); });
+  }
+  return node != nullptr && axes == std::array<std::int64_t, 4>{0, 1, 2, 3};
 }
 
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source) {
@@ -234,23 +257,6 @@ std::optional<MadeOf> made_of(const Graph& graph, const std::string& name) {
   return made;
 }
 
-Filters filters_of(const MadeOf& sum) {
-  const std::int64_t count = sum.weights.shape()[0];
-  Filters filters = {sum.weights.to(DType::f32),
-                     sum.added.defined() ? sum.added.to(DType::f32) : Tensor::zeros({count}, DType::f32)};
-  if (!sum.norm[0].defined()) return filters;
-  filters.weights = filters.weights.clone(), filters.added = filters.added.clone();
-  const std::span<float> weights = filters.weights.values<float>(), added = filters.added.values<float>();
-  const std::size_t each = weights.size() / added.size();
-  for (std::size_t k = 0; k < added.size(); ++k) {
-    const auto value = [&](std::size_t i) { return static_cast<double>(sum.norm[i].values<float>()[k]); };
-    const double scale = value(0) / std::sqrt(value(3) + sum.epsilon);
-    for (float& weight : weights.subspan(k * each, each)) weight = static_cast<float>(weight * scale);
-    added[k] = static_cast<float>((added[k] - value(2)) * scale + value(1));
-  }
-  return filters;
-}
-
 std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>& shapes) {
   const auto& nodes = graph.nodes();
   std::vector<Field> fields(nodes.size());
@@ -272,6 +278,10 @@ std::vector<Field> receptive_fields(const Graph& graph, const std::vector<Shape>
       }
     } catch (const Error&) {
       continue;  // attributes of another meaning
+    }
+    if (!turned(node).empty()) {  // of maps with their channels last, in between
+      fields[i] = fields[static_cast<std::size_t>(node.inputs[0])];
+      continue;
     }
     // What keeps each place where it is: functions, sums, normalisations. A factor for each channel moves none either.
     bool known = true;

@@ -31,6 +31,9 @@ struct ShownLayer {
 /// errors call the model. Throws Error if there is no such layer, naming those that are called almost so.
 ShownLayer shown_layer(const Graph& graph, const std::string& name, const std::string& source);
 
+/// Whether a node is the photograph: the graph's input, or that made grey or turned to channels last and back.
+bool is_photograph(const Graph& graph, const Graph::Node* node);
+
 /// How a layer makes each number of its maps: of a window of others.
 struct MadeOf {
   std::string from;                 ///< the node whose maps or picture these are
@@ -44,12 +47,6 @@ struct MadeOf {
 
 /// Of the node called `name`; nothing where it is made in another way, or of weights that are no constants.
 std::optional<MadeOf> made_of(const Graph& graph, const std::string& name);
-
-/// What a sum multiplies by and adds, with its normalisation in them.
-struct Filters {
-  Tensor weights, added;  ///< f32 [OC, IC / groups, KH, KW] and [OC]
-};
-Filters filters_of(const MadeOf& sum);
 
 /// For each node of the graph, whose outputs have these shapes. None where it depends on all of the input, or in a way
 /// that is not followed here: resized maps, attention, padding that the layer works out itself.

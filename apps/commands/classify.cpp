@@ -42,6 +42,9 @@ struct Answer {
   std::string error;
 };
 
+/// Of an answer in probabilities; one without classes is not unsure of any.
+bool is_sure(const Answer& answer) { return answer.classes.empty() || answer.classes[0].score >= sure_probability; }
+
 /// Runs batches of photographs through a network that ends in scores, on all devices that were asked for.
 class Classifier {
  public:
@@ -98,7 +101,10 @@ class Report {
       if (!answer.error.empty()) list_.back()["error"] = answer.error;
     }
     if (json_.to_stdout()) return;
-    if (!csv_ && answer.error.empty()) fmt::print("{}\n", detail::printable(name_of_photo(answer.photo)));
+    if (!csv_ && answer.error.empty()) {
+      fmt::print("{}{}\n", detail::printable(name_of_photo(answer.photo)),
+                 probabilities_ && !is_sure(answer) ? ": not sure" : "");
+    }
     for (std::size_t rank = 0; rank < answer.classes.size(); ++rank) {
       const auto [index, score] = answer.classes[rank];
       if (csv_) {
@@ -179,7 +185,7 @@ void classify(ClassifyOptions options) {
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
-      if (probabilities && !answer.classes.empty() && !(answer.classes[0].score >= sure_probability)) ++unsure;
+      if (probabilities && !is_sure(answer)) ++unsure;
       if (answer.error.empty()) continue;
       complain(answer.error);
       ++failed;
@@ -217,12 +223,12 @@ void add_classify(CLI::App& app) {
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   options->run.add_to(*command, true);
   command->footer(
-      "Names the most probable classes. Without --model it is the classifier that `python -m lamina.get_classifier`\n"
+      "Names the most probable classes. Without --model it is the classifier that `python -m lamina.get_classifier` "
       "brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
-      "and\n"
+      "and "
       "skipped; the exit code is then 1.\n"
       "Example:\n"
-      "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
+      "  lamina classify weights/digits/7.png --model weights/digits.safetensors "
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
 }
 

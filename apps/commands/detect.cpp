@@ -70,10 +70,12 @@ Detector detector_of(const DetectCommand& command, const Model& model, const Det
   } catch (const Error& error) {
     const std::string message = error.what();
     const bool of_labels = !command.labels.empty() && message.starts_with("the model names ");
+    if (message.starts_with("size: "))
+      throw Error((how.size > 0 ? "--" : command.model.source() + ": input ") + message);
     if (!of_labels) throw Error(command.model.source() + ": " + message);
     constexpr std::pair<std::string_view, std::string_view> words[] = {{"the model names", "it names"},
                                                                        {", its output", ", the model's output"}};
-    throw Error(command.labels + ": " + detail::in_words(message, words));
+    throw Error("--labels: " + command.labels + ": " + detail::in_words(message, words));
   }
 }
 
@@ -127,7 +129,7 @@ void detect(const DetectCommand& command) {
   options.classes = wanted_classes(command.classes, detector);
   PhotoReader reader(command.photos.image());
   if (!command.no_pictures) pictures.make_directory();
-  const bool prose = !command.csv && !command.json.to_stdout();
+  const bool prose = !command.csv && !command.json.to_stdout() && command.coco != "-";
   if (command.csv) fmt::print("{}", csv_header);
   auto list = nlohmann::ordered_json::array(), coco = list;
   const auto work = [&](const fs::path& photo) { return process(command, detector, options, files, reader, photo); };
@@ -152,14 +154,13 @@ void detect(const DetectCommand& command) {
 void add_detect(CLI::App& app) {
   const auto [command, options] =
       add_command(app, "detect", "Find things in photographs: boxes, masks, skeletons", detect);
+  const std::string& made_by = options->model.made_by =
+      "Ultralytics makes one (pip install ultralytics), `yolo export model=yolo11n.pt format=onnx`";
   options->photos.add_to(*command);
   options->model.add_to(*command);
   command->add_option("--labels", options->labels, "class names, one on each line, in place of the model's");
-  command
-      ->add_option("--size", options->size,
-                   "pixels of both sides where the model leaves them open (default: its imgsz, or 640)")
-      ->check(whole_number(1, 10000))
-      ->default_str("");
+  add_size_to(*command, options->size,
+              "pixels of both sides where the model leaves them open (default: its imgsz, or 640)");
   command->add_option("--confidence,--conf", options->detect.confidence, "the score that a thing has to exceed")
       ->check(real_number(0, 1));
   command
@@ -175,19 +176,18 @@ void add_detect(CLI::App& app) {
   command->add_flag("--no-pictures", options->no_pictures, "write none")->excludes(command->get_option("--out"));
   auto* json = options->json.add_to(*command, "what was found");
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
-  writes(command->add_option("--coco", options->coco, "what was found in COCO's format of results, to this file"));
+  writes(command->add_option("--coco", options->coco,
+                             "what was found in COCO's format of results, to this file, or to stdout for -"));
   command
       ->add_option("--txt", options->txt, "a folder for YOLO's labels: of each photograph a file, of each thing a line")
       ->type_name("FOLDER");
   command->add_option("--crops", options->crops, "a folder for a picture of each thing, in folders by its class")
       ->type_name("FOLDER");
   options->run.add_to(*command, true);
-  const std::string& made_by = options->model.made_by =
-      "Ultralytics makes one (pip install ultralytics), `yolo export model=yolo11n.pt format=onnx`";
   command->footer(
-      "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and\n"
-      "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26), RT-DETR or torchvision's;\n"
-      "its outputs and what its exporter noted tell which. Boxes are in pixels of the photograph, upright. A\n"
+      "Writes one picture for each photograph: a box around each thing, its name and score, masks, skeletons and "
+      "turned boxes where the model gives them. The model is an export of YOLO (v5 to 26), RT-DETR or torchvision's; "
+      "its outputs and what its exporter noted tell which. Boxes are in pixels of the photograph, upright. A "
       "photograph that cannot be read is reported and skipped; the exit code is then 1.\n"
       "A model: " +
       made_by +

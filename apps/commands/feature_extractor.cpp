@@ -104,24 +104,24 @@ FeatureOutcome FeatureExtractor::process(const fs::path& photo) {
                   {"strongest", std::move(json)},
                   {"milliseconds", {{"decode", decode}, {"preprocess", prepare}, {"layer", layer}}}};
   if (!outputs_.tensors.empty()) outcome.maps = maps;
+  if (!options_.explain.empty()) {
+    draw_window(seen, outcome);
+    return outcome;
+  }
   outcome.text += fmt::format("  strongest filters (mean, largest): {}\n", list);
   if (const Strength best = strongest(maps, 1)[0]; maps.shape()[1] > 1) {
     outcome.text +=
         fmt::format("  #{} {} {:.0f} % of the places; mean: over all of them, largest: at the best\n", best.map,
                     ColourScale::of(maps).negative ? "is above 0 at" : "fits at", 100 * best.share);
   }
-  if (!options_.explain.empty()) {
-    draw_window(seen, outcome);
-  } else if (outputs_.draws) {
-    draw_all(seen, outcome);
-  }
+  if (outputs_.draws) draw_all(seen, outcome);
   return outcome;
 }
 
 void FeatureExtractor::draw_all(const Seen& seen, FeatureOutcome& outcome) const {
   const Tensor& maps = seen.maps;
   const std::int64_t count = maps.shape()[1];
-  const std::string drawn = count > max_drawn_maps ? fmt::format(", 0 to {} of them drawn", max_drawn_maps - 1) : "";
+  const std::string drawn = count > max_drawn_maps ? fmt::format(", the {} strongest drawn", max_drawn_maps) : "";
   if (!drawn.empty()) outcome.text += fmt::format("  {} maps{}\n", count, drawn);
   const FeaturePicture picture{.title = seen.name,
                                .subtitle = fmt::format("{}: {} feature maps of {}×{}{}", layer_.name, count,

@@ -126,14 +126,14 @@ void add_features(CLI::App& app) {
   options->json.add_to(*command, "sizes, strongest maps and times");
   options->run.add_to(*command);
   command->footer(
-      "Writes one picture for each photograph: what the model sees, the strongest map over it, the filters, and all\n"
+      "Writes one picture for each photograph: what the model sees, the strongest map over it, the filters, and all "
       "feature maps. Without --model, of the first layer that ships.\n"
       "In a folder no picture replaces another one: a second one of that name gets a number.\n"
       "A photograph that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
-      "  lamina features docs/images/chelsea.png --out chelsea-features.png\n"
-      "  lamina features docs/images --out pictures --sheet sheet.png\n"
-      "  lamina features docs/images/chelsea.png --explain 150,80 --filter 54\n"
+      "  lamina features docs/images/chelsea.png --out chelsea-features.png "
+      "  lamina features docs/images --out pictures --sheet sheet.png "
+      "  lamina features docs/images/chelsea.png --explain 150,80 --filter 54 "
       "  lamina features docs/images/chelsea.png --model weights/digits.safetensors --layer features.3");
 }
 

@@ -164,9 +164,9 @@ void add_quantize(CLI::App& app) {
   options->json.add_to(*command, "what became of each layer");
   options->run.add_to(*command);
   command->footer(
-      "Photographs are what the model will see, some hundred of them: three of four tell which numbers occur in it,\n"
+      "Photographs are what the model will see, some hundred of them: three of four tell which numbers occur in it, "
       "every fourth is held back to measure what was lost. The table says what each layer costs by itself. A "
-      "photograph\n"
+      "photograph "
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
       "  lamina quantize weights/digits.safetensors weights/digits --out digits8.safetensors --max-error 0.05");

@@ -100,6 +100,10 @@ void segment(const SegmentOptions& options) {
 void add_segment(CLI::App& app) {
   const auto [command, options] = add_command(app, "segment", "Colour photographs by what a model sees where", segment);
   SegmenterOptions& segmenter = options->segmenter;
+  const std::string& made_by = segmenter.model.made_by =
+      "torchvision makes one, of Pascal VOC's classes (pip install torch torchvision onnx onnxscript):\n"
+      "  python3 -c \"import torch, torchvision; torch.onnx.export(torchvision.models.segmentation."
+      "lraspp_mobilenet_v3_large(weights='DEFAULT').eval(), (torch.rand(1, 3, 520, 520),), 'lraspp.onnx')\"";
   options->photos.add_to(*command);
   segmenter.model.add_to(*command);
   command->add_option("--labels", segmenter.labels,
@@ -112,15 +116,11 @@ void add_segment(CLI::App& app) {
   options->pictures.add_to(*command, "PHOTO-segments");
   options->json.add_to(*command, "each class's share of the area");
   segmenter.run.add_to(*command, true);
-  const std::string& made_by = segmenter.model.made_by =
-      "torchvision makes one, of Pascal VOC's classes (pip install torch torchvision onnx onnxscript):\n"
-      "  python3 -c \"import torch, torchvision; torch.onnx.export(torchvision.models.segmentation."
-      "lraspp_mobilenet_v3_large(weights='DEFAULT').eval(), (torch.rand(1, 3, 520, 520),), 'lraspp.onnx')\"";
   command->footer(
-      "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's\n"
-      "share of the area. A class 0 called background is left as it is. The model's output is scores\n"
-      "[N, classes, h, w]; where it does not say how a photograph becomes its input, all of it is resized to the\n"
-      "input's size and normalised as ImageNet's. A photograph that cannot be read is reported and skipped; the exit\n"
+      "Writes one picture for each photograph: coloured by the class of each pixel, with a legend and each class's "
+      "share of the area. A class 0 called background is left as it is. The model's output is scores "
+      "[N, classes, h, w]; where it does not say how a photograph becomes its input, all of it is resized to the "
+      "input's size and normalised as ImageNet's. A photograph that cannot be read is reported and skipped; the exit "
       "code is then 1.\n"
       "A model: " +
       made_by +

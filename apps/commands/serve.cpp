@@ -9,11 +9,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "commands/commands.h"
 #include "complain.h"
 #include "inputs.h"
+#include "lamina/base/names.h"
 #include "model_options.h"
 #include "options.h"
 #include "photos/photos.h"
@@ -144,20 +146,25 @@ void add_serve(CLI::App& app) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   command->add_option("--path", options->service.page, "a folder to read the page from, while working on it")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(accepted_by(
+          [](std::string_view path) {
+            if (!std::filesystem::is_directory(path)) throw Error("there is no folder " + detail::quote(path));
+          },
+          ""));
   host.run.batch_invariant = true;  // who else asks is chance
   host.run.add_to(*command, true);
   command->footer(
       "--preprocess, its parts and --labels are of the models that do not say it themselves; MODEL=VALUE is of one, "
-      "in\n"
+      "in "
       "place of what its file says: --size detector=320 --labels digits=names.txt.\n"
       "Drop photographs on the page, http://127.0.0.1:8080/. Programs POST photographs to /classify and /features, "
-      "or\n"
+      "or "
       "tensors to /v2/models/MODEL/infer (Open Inference Protocol, version 2). docs/serve.md has all paths.\n"
       "SIGTERM: what was accepted is answered, then the exit code is 0.\n"
       "Example:\n"
-      "  lamina serve\n"
-      "  curl --data-binary @weights/digits/7.png http://127.0.0.1:8080/classify?model=digits");
+      "  lamina serve "
+      "  curl --data-binary @weights/digits/7.png 'http://127.0.0.1:8080/classify?model=digits'");
 }
 
 }  // namespace lamina::app

@@ -238,13 +238,13 @@ void add_verify(CLI::App& app) {
   options->json.add_to(*command, "the comparisons");
   options->run.add_to(*command);
   command->footer(
-      "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan\n"
-      "and compares its outputs. An element passes when |a - b| <= atol * rms(b) + rtol * |b|. Exit code 1 if any\n"
+      "Runs the graph with nothing fused and compares every node that the golden file names, then the compiled plan "
+      "and compares its outputs. An element passes when |a - b| <= atol * rms(b) + rtol * |b|. Exit code 1 if any "
       "fails.\n"
       "With --against it compares outputs alone, and says how far each moved: whether a precision will do.\n"
       "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
       "Example:\n"
-      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors\n"
+      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors "
       "  lamina verify --model detector.onnx --against fp32 --input page.jpg");
 }
 

@@ -13,8 +13,8 @@ namespace {
 
 using Note = nlohmann::json;
 
-/// The object in a file of that name beside the model's; empty where there is none.
-Note beside(const fs::path& file, const char* name) {
+/// The object in a file of that name beside the model's; empty where there is none. A damaged one is a warning.
+Note beside(Model& model, const fs::path& file, const char* name) {
   constexpr std::uintmax_t most = 16 << 20;
   const fs::path folder = fs::absolute(file).parent_path();
   for (const auto& place : {folder, folder.filename() == "onnx" ? folder.parent_path() : folder}) {
@@ -24,7 +24,8 @@ Note beside(const fs::path& file, const char* name) {
     try {
       const Note json = detail::parse_json<Note>(std::string(std::istreambuf_iterator<char>(opened), {}), name);
       if (json.is_object()) return json;
-    } catch (const Error&) {
+    } catch (const Error& damaged) {
+      model.warnings.push_back(std::string("passed over, beside the model: ") + damaged.what());
     }
   }
   return Note::object();
@@ -91,7 +92,7 @@ Preprocess of_timm(const Note& json) {
 }
 
 void take_preprocess(Model& model, const fs::path& file, const Note& config) {
-  const Note processor = beside(file, "preprocessor_config.json"), timm = at(config, "pretrained_cfg");
+  const Note processor = beside(model, file, "preprocessor_config.json"), timm = at(config, "pretrained_cfg");
   if (processor.empty() && !timm.is_object()) return;
   detail::set_noted(model, processor.empty() ? of_timm(timm) : of_transformers(processor));
   const bool bilinear =
@@ -118,10 +119,10 @@ std::vector<std::string> names_of(const Note& config) {
 
 void take_notes_beside(Model& model, const fs::path& file) {
   if ((model.preprocess && !model.labels.empty()) || model.graph.inputs().size() != 1) return;
-  const Note config = beside(file, "config.json");
-  if (!model.preprocess) detail::passing_over_oddities([&] { take_preprocess(model, file, config); });
+  const Note config = beside(model, file, "config.json");
+  if (!model.preprocess) detail::passing_over_oddities(model, [&] { take_preprocess(model, file, config); });
   if (!model.labels.empty()) return;
-  detail::passing_over_oddities([&] { model.labels = names_of(config); });
+  detail::passing_over_oddities(model, [&] { model.labels = names_of(config); });
   try {
     detail::require_labels(model);
   } catch (const Error&) {

@@ -38,6 +38,9 @@ std::string meant_option(const CLI::App& command, const std::string& text) {
     return fmt::format("{} is no photograph; did you mean --model {}?", text, text);
   }
   if (text.empty() || fs::symlink_status(text, problem).type() != fs::file_type::not_found) return "";
+  if (text.ends_with(".csv") && command.get_option_no_throw("--csv") != nullptr) {
+    return fmt::format("{} is no photograph: there is no such file; --csv answers on stdout: --csv > {}", text, text);
+  }
   if (text.find_first_not_of("0123456789.,") == text.npos) {
     return fmt::format("{} is no photograph: there is no such file; a number belongs behind an option", text);
   }

@@ -30,10 +30,14 @@ std::string ending_of(const std::string& out) { return lower(fs::path(out).exten
 
 bool is_jpeg(const std::string& ending) { return ending == ".jpg" || ending == ".jpeg"; }
 
-/// A picture by its name, also of a kind that this build does not read: nobody calls a folder so.
-bool is_named_like_picture(const std::string& out) {
-  constexpr std::string_view others[] = {".jpg", ".jpeg", ".webp", ".heic", ".heif", ".avif", ".tif", ".tiff"};
-  return detail::is_named_like_image(out) || std::ranges::find(others, ending_of(out)) != std::end(others);
+/// "-", and what has an extension of letters, as files have: of a folder that is to be made one says so by its end,
+/// "/".
+bool is_no_folder(const std::string& out) {
+  const std::string ending = ending_of(out);
+  const bool letters = std::ranges::all_of(ending.substr(std::min<std::size_t>(1, ending.size())),
+                                           [](char c) { return c >= 'a' && c <= 'z'; });
+  return !fs::is_directory(out) &&
+         (out == "-" || detail::is_named_like_image(out) || (ending.size() > 2 && ending.size() < 6 && letters));
 }
 
 }  // namespace
@@ -55,9 +59,9 @@ PicturePaths::PicturePaths(const PictureOptions& options, std::string suffix, co
     : out_(options.out), suffix_(std::move(suffix)), ending_(options.are_jpeg() ? ".jpg" : ".png"), photos_(photos) {
   const std::string ending = ending_of(out_);
   const bool named = options.are_jpeg() ? is_jpeg(ending) : ending == ".png";
-  if (!named && is_named_like_picture(out_)) {
-    throw Error(fmt::format("--out: expected the name of a {}, or a folder, got {}",
-                            options.jpeg ? ".jpg as --jpeg says" : ".png or a .jpg", out_));
+  if (!named && is_no_folder(out_)) {
+    throw Error(fmt::format("--out: expected the name of a {}, or a folder, such as {}/, got {}",
+                            options.jpeg ? ".jpg as --jpeg says" : ".png or a .jpg", suffix_, out_));
   }
   directory_ = fs::is_directory(out_) || (!out_.empty() && !named);
   if (photos.paths.size() > 1 && named && !directory_) {

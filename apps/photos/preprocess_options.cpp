@@ -7,12 +7,16 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "inputs.h"
 #include "known_weights.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/notes.h"
+#include "lamina/graph/photographs.h"
 #include "lamina/images/named_preprocess.h"
+#include "model_options.h"
 #include "options.h"
 #include "words.h"
 
@@ -133,6 +137,21 @@ std::string sides_text(int height, int width) {
   return height == width ? std::to_string(height) : fmt::format("{} x {}", height, width);
 }
 
+void add_size_to(CLI::App& command, int& size, const std::string& about) {
+  command.add_option("--size", size, about)
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            const auto sides = parts_of(text, 'x');
+            const bool two = sides.size() == 2 && number_in<int>(sides[0]) && number_in<int>(sides[1]);
+            return two ? fmt::format("expected one number for both sides, got {}; --input-shape 1x3x{} says two", text,
+                                     text)
+                       : "";
+          },
+          ""))
+      ->check(whole_number(1, 10000))
+      ->default_str("");
+}
+
 void PreprocessOptions::add_to(CLI::App& command, const std::string& about_size) {
   const auto add = [&](const char* option, std::string& value, const char* type, const char* help,
                        void (*check)(std::string_view)) {
@@ -145,7 +164,7 @@ void PreprocessOptions::add_to(CLI::App& command, const std::string& about_size)
                   "how a photograph becomes the input: imagenet as in torchvision, symmetric from -1 to 1, caffe, yolo "
                   "(Ultralytics' detectors), yolox; the options that follow say other parts of it")
       ->check(one_of(std::move(names)));
-  command.add_option("--size", size, about_size)->check(whole_number(1, 10000))->default_str("");
+  add_size_to(command, size, about_size);
   command
       .add_option("--resize", resize, "pixels of the side before the middle of --size is cut out, where they are more")
       ->check(whole_number(1, 1 << 20))
@@ -177,9 +196,17 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
     const Preprocess preset = named_preprocess(name);
     base.divisor = preset.divisor, base.mean = preset.mean, base.std = preset.std, base.order = preset.order;
   }
+  const Rgb said_mean = mean.empty() ? Rgb{} : colours(mean), said_std = std.empty() ? Rgb{} : colours(std);
   if (!scale.empty()) base.divisor = divisor_of(scale);
-  if (!mean.empty()) base.mean = colours(mean);
-  if (!std.empty()) base.std = colours(std);
+  if (scale.empty() && detail::are_of_levels(said_mean, said_std)) {
+    // What is not said of these, the same in levels from 0 to 255.
+    const float levels = std::exchange(base.divisor, 1.0f);
+    for (float& value : base.mean) value *= levels;
+    if (base.std != Rgb{1, 1, 1})
+      std::ranges::transform(base.std, base.std.begin(), [&](float v) { return v * levels; });
+  }
+  if (!mean.empty()) base.mean = said_mean;
+  if (!std.empty()) base.std = said_std;
   if (bgr) base.order = ChannelOrder::bgr;
   return base;
 }
@@ -188,10 +215,12 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
   const bool in_parts = !(fit + scale + mean + std).empty();
   if (name.empty() && !model.preprocess && !in_parts) {
     require_purpose(model, source, "segment", ", --preprocess yolo says here how a photograph becomes its input");
-    throw Error(source +
-                ": the model does not say how a photograph becomes its input (no lamina.preprocess): --preprocess "
-                "imagenet is what most models want, --size, --fit, --scale, --mean and --std say it in parts; lamina "
-                "convert and export_torch.py put it into a model file");
+    const bool whole = model.graph.inputs().size() == 1 && !is_float(input_node(model.graph).dtype);
+    throw Error(source + ": the model does not say how a photograph becomes its input (no lamina.preprocess): " +
+                (whole ? "--scale 1 gives it the levels from 0 to 255, as its whole numbers ask for"
+                       : "--preprocess imagenet is what most models want, --size, --fit, --scale, --mean and --std say "
+                         "it in parts") +
+                "; lamina convert and export_torch.py put it into a model file");
   }
   Preprocess result =
       name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named_preprocess(name);
@@ -220,7 +249,9 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
     result.rounding = wanted == Aspect::letterbox ? Rounding::nearest : Rounding::down;
     result.placement = Placement::centre;
   }
-  return levels_over(result);
+  result = levels_over(result);
+  naming(given() ? "--preprocess" : source, [&] { require_levels(model.graph, result); });
+  return result;
 }
 
 }  // namespace lamina::app

@@ -18,6 +18,9 @@ InputShapes photo_shapes(const Model& model, int said = 0, int otherwise = 0);
 /// --input-shape or `size`, what --size says if it is not 0, are not of that input. `source` names the model in errors.
 std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, int size, const std::string& source);
 
+/// Adds --size. `about` says what it is of.
+void add_size_to(CLI::App& command, int& size, const std::string& about);
+
 /// "224", or "48 x 320", height first.
 std::string sides_text(int height, int width);
 

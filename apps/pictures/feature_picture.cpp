@@ -59,8 +59,8 @@ struct FilterGrid {
   int zoom = 1, count = 0;
   Grid grid;
 
-  FilterGrid(const Tensor& filters, int maps) : count(maps), grid(maps, 1, 1) {
-    shown = filters.defined() && (extent(filters, 1) == 3 || extent(filters, 1) == 1) && extent(filters, 0) >= maps;
+  FilterGrid(const Tensor& filters, int maps, int total) : count(maps), grid(maps, 1, 1) {
+    shown = filters.defined() && (extent(filters, 1) == 3 || extent(filters, 1) == 1) && extent(filters, 0) >= total;
     if (!shown) return;
     grid.cell_width = left_width / grid.columns;
     numbered = grid.cell_width >= 24;
@@ -68,14 +68,15 @@ struct FilterGrid {
     grid.cell_height = extent(filters, 2) * zoom + (numbered ? number_height : 0) + 5;
   }
 
-  void draw(Canvas& canvas, int x, int y, const FeaturePicture& p, const std::vector<bool>& marked) const {
+  void draw(Canvas& canvas, int x, int y, const FeaturePicture& p, const std::vector<int>& drawn,
+            const std::vector<bool>& marked) const {
     const int number = numbered ? number_height : 0;
     for (int i = 0; i < count; ++i) {
-      const int left = x + grid.x(i), top = y + grid.y(i);
-      const bool mark = marked[static_cast<std::size_t>(i)];
-      if (numbered) canvas.text(left, top + 2, std::to_string(i), number_size, mark ? accent : faint);
+      const int left = x + grid.x(i), top = y + grid.y(i), map = drawn[static_cast<std::size_t>(i)];
+      const bool mark = marked[static_cast<std::size_t>(map)];
+      if (numbered) canvas.text(left, top + 2, std::to_string(map), number_size, mark ? accent : faint);
       if (mark) draw_frame(canvas, left, top + number, extent(p.filters, 3) * zoom, extent(p.filters, 2) * zoom);
-      draw_filter(canvas, left, top + number, p.filters.slice(i, i + 1), p.order, zoom);
+      draw_filter(canvas, left, top + number, p.filters.slice(map, map + 1), p.order, zoom);
     }
   }
 };
@@ -109,12 +110,12 @@ void draw_strongest(Canvas& canvas, int x, int y, int size, const FeaturePicture
   const ColourScale scale = ColourScale::of(map.values);
   const std::string name = detail::concat('#', s.map);
   canvas.text(x, y, name, text_size, accent);
-  const std::string words = detail::concat(scale.negative        ? "above 0 at "
-                                           : p.filters.defined() ? "fits at "
-                                                                 : "answers at ",
-                                           places_of(s), ", on average ", number_of(s.mean));
-  const int left = x + Canvas::text_width(name, text_size) + 10;
-  canvas.text(left, y, Canvas::shortened(words, text_size, x + size - left), text_size, ink);
+  const char* const answers = scale.negative ? "above 0 at " : p.filters.defined() ? "fits at " : "answers at ";
+  const std::string average = ", on average " + number_of(s.mean);
+  const int left = x + Canvas::text_width(name, text_size) + 10, room = x + size - left;
+  std::string words = answers + places_of(s) + average;
+  if (Canvas::text_width(words, text_size) > room) words = answers + share_of(s) + average;
+  canvas.text(left, y, Canvas::shortened(words, text_size, room), text_size, ink);
   draw_over_photo(canvas, x, y + heading_height, size, p.input, map, scale);
 }
 
@@ -124,17 +125,27 @@ void draw_title(Canvas& canvas, int x, int y, const std::string& title, int widt
   canvas.text(x, y + title_size - size, Canvas::shortened(title, size, width), size, ink);
 }
 
+/// The maps that are drawn, by number: the strongest where they are too many.
+std::vector<int> drawn_maps(const Tensor& maps) {
+  std::vector<int> numbers;
+  for (const Strength& s : strongest(maps, max_drawn_maps)) numbers.push_back(s.map);
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
 }  // namespace
 
 Image draw(const FeaturePicture& p) {
   const int total = extent(p.maps, 1), height = extent(p.maps, 2), width = extent(p.maps, 3);
-  const int count = std::min(total, max_drawn_maps), larger = std::max(width, height);
+  const std::vector<int> drawn = drawn_maps(p.maps);
+  const int count = static_cast<int>(drawn.size()), larger = std::max(width, height);
   const int out_width = drawn_size(width, larger, count), out_height = drawn_size(height, larger, count);
   const Grid maps(count, std::max(out_width, 24) + gap, out_height + number_height + gap);
-  const FilterGrid filters(p.filters, count);
+  const FilterGrid filters(p.filters, count, total);
 
   const int top = margin + title_size + 20;
-  const int over_top = top + left_width + 28, filters_top = over_top + heading_height + left_width + 28;
+  const int photo_height = drawn_sides(p.input, left_width).height;
+  const int over_top = top + photo_height + 28, filters_top = over_top + heading_height + photo_height + 28;
   const int right = margin + left_width + between;
   const int right_width = std::max(maps.width() - gap, left_width);
   const int scale_top = top + maps.height() + 14, shown_top = scale_top + 12 + 8 + caption_size + 28;
@@ -154,7 +165,7 @@ Image draw(const FeaturePicture& p) {
     const std::string heading =
         detail::concat(extent(p.filters, 0), " filters, ", extent(p.filters, 2), "×", extent(p.filters, 3));
     canvas.text(margin, filters_top, heading, text_size, ink);
-    filters.draw(canvas, margin, filters_top + heading_height, p, marked);
+    filters.draw(canvas, margin, filters_top + heading_height, p, drawn, marked);
   }
 
   const ColourScale scale = ColourScale::of(p.maps);
@@ -165,11 +176,11 @@ Image draw(const FeaturePicture& p) {
   }
 
   for (int i = 0; i < count; ++i) {
-    const int x = right + maps.x(i), y = top + maps.y(i);
-    const bool mark = marked[static_cast<std::size_t>(i)];
-    canvas.text(x, y + 2, std::to_string(i), number_size, mark ? accent : faint);
+    const int x = right + maps.x(i), y = top + maps.y(i), map = drawn[static_cast<std::size_t>(i)];
+    const bool mark = marked[static_cast<std::size_t>(map)];
+    canvas.text(x, y + 2, std::to_string(map), number_size, mark ? accent : faint);
     if (mark) draw_frame(canvas, x, y + number_height, out_width, out_height);
-    draw_map(canvas, x, y + number_height, out_width, out_height, FeatureMap::of(p.maps, i), scale);
+    draw_map(canvas, x, y + number_height, out_width, out_height, FeatureMap::of(p.maps, map), scale);
   }
   draw_scale(canvas, right, scale_top, left_width, scale);
   const std::string key =

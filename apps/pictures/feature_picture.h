@@ -9,7 +9,7 @@
 
 namespace lamina::app {
 
-inline constexpr int max_drawn_maps = 256;  // the first: more would not be looked at
+inline constexpr int max_drawn_maps = 256;  // the strongest: more would not be looked at
 
 struct FeaturePicture {
   std::string title;     ///< of the photograph

@@ -126,14 +126,21 @@ void draw_map(Canvas& canvas, int x, int y, int out_width, int out_height, const
   }
 }
 
+Sides drawn_sides(const Image& photo, int size) {
+  const std::int64_t longer = std::max(photo.width, photo.height);
+  const auto side = [&](int pixels) { return std::max(1, static_cast<int>(size * std::int64_t{pixels} / longer)); };
+  return {side(photo.width), side(photo.height)};
+}
+
 void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo, const FeatureMap& map,
                      const ColourScale& scale) {
   constexpr float dimmed = 0.5f;
-  const Image below = detail::resize_bilinear(photo, size, size, {0, 0, size, size});
-  for (int row = 0; row < size; ++row) {
-    const Between rows(row, map.height, size);
-    for (int column = 0; column < size; ++column) {
-      const Between columns(column, map.width, size);
+  const auto [width, height] = drawn_sides(photo, size);
+  const Image below = detail::resize_bilinear(photo, width, height, {0, 0, width, height});
+  for (int row = 0; row < height; ++row) {
+    const Between rows(row, map.height, height);
+    for (int column = 0; column < width; ++column) {
+      const Between columns(column, map.width, width);
       const auto along = [&](int r) {
         return std::lerp(value_at(map, r, columns.low), value_at(map, r, columns.high), columns.part);
       };
@@ -187,13 +194,14 @@ void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scal
 
 void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo) {
   constexpr int pixel_art = 4;  // times that a picture of few pixels is enlarged, which smoothing would only blur
-  if (photo.width * pixel_art > size || photo.height * pixel_art > size) {
-    canvas.picture(x, y, detail::resize_bilinear(photo, size, size, {0, 0, size, size}));
+  const auto [width, height] = drawn_sides(photo, size);
+  if (photo.width * pixel_art > width) {
+    canvas.picture(x, y, detail::resize_bilinear(photo, width, height, {0, 0, width, height}));
     return;
   }
-  for (int row = 0; row < size; ++row) {
-    for (int column = 0; column < size; ++column) {
-      canvas.pixel(x + column, y + row, pixel_of(photo, column * photo.width / size, row * photo.height / size));
+  for (int row = 0; row < height; ++row) {
+    for (int column = 0; column < width; ++column) {
+      canvas.pixel(x + column, y + row, pixel_of(photo, column * photo.width / width, row * photo.height / height));
     }
   }
 }

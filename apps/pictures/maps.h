@@ -57,7 +57,15 @@ struct FeatureMap {
 void draw_map(Canvas& canvas, int x, int y, int out_width, int out_height, const FeatureMap& map,
               const ColourScale& scale);
 
-/// The map as light on the photograph in a square of `size` pixels, the photograph grey and dark.
+/// Pixels across and down.
+struct Sides {
+  int width = 0, height = 0;
+};
+
+/// Those of a photograph whose longer side is drawn in `size` pixels.
+Sides drawn_sides(const Image& photo, int size);
+
+/// The map as light on the photograph, the photograph grey and dark, its longer side of `size` pixels.
 void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo, const FeatureMap& map,
                      const ColourScale& scale);
 
@@ -67,7 +75,7 @@ void draw_filter(Canvas& canvas, int x, int y, const Tensor& filter, ChannelOrde
 /// The scale's colours, `width` pixels from its lower to its upper end, with numbers below.
 void draw_scale(Canvas& canvas, int x, int y, int width, const ColourScale& scale);
 
-/// The picture in a square of `size` pixels: pixels as squares where they are large, smoothed where they are not.
+/// The picture, its longer side of `size` pixels: pixels as squares where they are large, smoothed where they are not.
 void draw_photo(Canvas& canvas, int x, int y, int size, const Image& photo);
 
 }  // namespace lamina::app

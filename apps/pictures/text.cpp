@@ -1,5 +1,6 @@
 #include "pictures/text.h"
 
+#include <cstdio>
 #include <fstream>
 #include <span>
 
@@ -27,6 +28,10 @@ std::string describe_device(Device device, int threads) {
 }
 
 void write_text(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
   detail::write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/graph/photographs.h"
 #include "pictures/maps.h"
 #include "pictures/style.h"
 
@@ -103,8 +104,8 @@ std::string in_words(const WindowSum& w, const ShownLayer& layer, float best) {
 }  // namespace
 
 WindowSum explain(const ShownLayer& layer, const Tensor& seen, const Tensor& maps, double x, double y, int filter) {
-  if (!layer.filters.defined() || extent(layer.filters, 1) != 3 || !layer.field) {
-    detail::fail("--explain: expected a layer whose filters see the photograph's three colours; those of ", layer.name,
+  if (!layer.filters.defined() || !layer.field) {
+    detail::fail("--explain: expected a layer whose filters see the photograph itself; those of ", layer.name,
                  " do not (--layer names another one)");
   }
   const ReceptiveField& field = *layer.field;
@@ -134,12 +135,15 @@ WindowSum explain(const ShownLayer& layer, const Tensor& seen, const Tensor& map
   w.dilation = {apart(field.size.height, w.kernel.height), apart(field.size.width, w.kernel.width)};
   const std::span<const float> pixels = seen.values<float>(), weights = layer.filters.values<float>();
   const int rows = extent(seen, 2), columns = extent(seen, 3), taps = w.kernel.height * w.kernel.width;
+  const int channels = extent(layer.filters, 1);
   for (int i = 0; i < taps; ++i) {
     const int py = w.top + i / w.kernel.width * w.dilation.height, px = w.left + i % w.kernel.width * w.dilation.width;
     double product = 0;
     for (int c = 0; c < 3 && py >= 0 && py < rows && px >= 0 && px < columns; ++c) {
       product += static_cast<double>(pixels[static_cast<std::size_t>((c * rows + py) * columns + px)]) *
-                 static_cast<double>(weights[static_cast<std::size_t>((w.filter * 3 + c) * taps + i)]);
+                 static_cast<double>(
+                     weights[static_cast<std::size_t>((w.filter * channels + (channels > 1 ? c : 0)) * taps + i)]) *
+                 (channels > 1 ? 1.0 : static_cast<double>(grey_shares[static_cast<std::size_t>(c)]));
     }
     w.products.push_back(product);
     w.sum += product;
@@ -152,23 +156,25 @@ Image draw(const WindowPicture& p) {
   const FeatureMap map = FeatureMap::of(p.maps, w.filter);
   const int zoom = std::max(1, large / std::max(w.kernel.height, w.kernel.width));
   const int square_width = w.kernel.width * zoom, square_height = w.kernel.height * zoom;
-  const int top = margin + title_size + 20, below = top + side + caption_size + 8 + 28;
+  const auto [shown_width, shown_height] = drawn_sides(p.input, side);
+  const int top = margin + title_size + 20, below = top + shown_height + caption_size + 8 + 28;
   const int right = margin + side + between;
   Canvas canvas(right + side + margin, below + std::max(square_height, large) + caption_size + 8 + margin, background);
   canvas.text(margin, margin, Canvas::shortened(p.title, title_size, side), title_size, ink);
   canvas.text(right, margin + title_size - text_size, Canvas::shortened(p.subtitle, text_size, side), text_size, ink);
 
   draw_photo(canvas, margin, top, side, p.input);
-  const auto on_photo = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * side / of); };
+  const auto across = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * shown_width / of); };
+  const auto down = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * shown_height / of); };
   const int wide = (w.kernel.width - 1) * w.dilation.width + 1, high = (w.kernel.height - 1) * w.dilation.height + 1;
-  draw_outline(canvas, margin + on_photo(w.left, p.input.width), top + on_photo(w.top, p.input.height),
-               on_photo(wide, p.input.width), on_photo(high, p.input.height));
-  draw_map(canvas, right, top, side, side, map, ColourScale::of(map.values));
-  draw_outline(canvas, right + on_photo(w.column, map.width), top + on_photo(w.row, map.height),
-               std::max(1, on_photo(1, map.width)), std::max(1, on_photo(1, map.height)));
+  draw_outline(canvas, margin + across(w.left, p.input.width), top + down(w.top, p.input.height),
+               across(wide, p.input.width), down(high, p.input.height));
+  draw_map(canvas, right, top, shown_width, shown_height, map, ColourScale::of(map.values));
+  draw_outline(canvas, right + across(w.column, map.width), top + down(w.row, map.height),
+               std::max(1, across(1, map.width)), std::max(1, down(1, map.height)));
   const auto caption = [&](int x, int y, const std::string& words) { canvas.text(x, y, words, caption_size, faint); };
-  caption(margin, top + side + 8, "The photograph, as the network sees it, and one window");
-  caption(right, top + side + 8, detail::concat("Its map: row ", w.row, ", column ", w.column, " is marked"));
+  caption(margin, top + shown_height + 8, "The photograph, as the network sees it, and one window");
+  caption(right, top + shown_height + 8, detail::concat("Its map: row ", w.row, ", column ", w.column, " is marked"));
 
   int x = margin;
   const auto square = [&](const std::string& words, const char* sign) {

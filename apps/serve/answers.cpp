@@ -26,18 +26,25 @@ std::string color_text(int label) {
 
 Hosted& Service::answering(const Call& call, const char* how) {
   require_ready();
-  const auto first = std::ranges::find_if(hosted_, [&](const auto& model) { return model->answers() == how; });
+  // The first; one that was made for one thing alone where there is no other.
+  const auto answers = [&](const auto& model) { return model->answers() == how; };
+  auto first = std::ranges::find_if(
+      hosted_, [&](const auto& model) { return answers(model) && model->model().description.empty(); });
+  if (first == hosted_.end()) first = std::ranges::find_if(hosted_, answers);
   return hosted(call.parameter("model", (first != hosted_.end() ? *first : hosted_[0])->name()));
 }
 
 Reply Service::classify(const Call& call) {
   Hosted& model = answering(call, "classify");
-  if (!model.has_classes()) throw Refusal{400, fmt::format("{} does not end in scores of classes", model.name())};
+  if (!model.has_classes()) {
+    const std::string other = model.answers().empty() ? "" : "; POST /" + model.answers() + " asks it";
+    throw Refusal{400, fmt::format("{} does not end in scores of classes{}", model.name(), other)};
+  }
   Photo photo = photo_of(call, model);
   const PoolAnswer answer = run(model, model.pool(), {photo.input});
   const Scores scores = scores_of(model.model().graph);
   const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
-  const int top = number_of(call, "top", 5, 0, 1 << 24);
+  const int top = number_of(call, "top", 5, 1, 1 << 24);
   Json classes = Json::array();
   for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
     classes.push_back(class_json(index, class_name(model.model().labels, index)));

@@ -9,6 +9,8 @@
 #include "complain.h"
 #include "inputs.h"
 #include "known_weights.h"
+#include "lamina/base/names.h"
+#include "lamina/graph/photographs.h"
 #include "model_options.h"
 
 namespace lamina::app {
@@ -52,8 +54,8 @@ std::vector<Hosted::Layer> layers_of(const Graph& graph) {
     Hosted::Layer& layer = layers.back();
     layer.made = made_of(graph, node.name);
     if (!layer.made) continue;
-    const Graph::Node& from = *graph.find(layer.made->from);
-    layer.filters = from.module == nullptr && layer.made->how == "sum" && layer.made->weights.shape()[1] == 3;
+    layer.filters = layer.made->how == "sum" && layer.made->weights.shape()[1] == 3 &&
+                    is_photograph(graph, graph.find(layer.made->from));
   }
   return layers;
 }
@@ -83,7 +85,9 @@ Hosted::Hosted(const std::string& file, const HostOptions& options)
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", file, in_servers_words(error.what())));
   }
-  layers_ = layers_of(model_.graph);
+  pictured_ = with_inputs(model_.graph, {}, {});
+  take_photographs(pictured_);
+  layers_ = layers_of(pictured_);
   find_shapes();
   find_task();
   if (!said_.labels.empty() && answers_.empty()) {
@@ -197,20 +201,29 @@ const Preprocess& Hosted::preprocess() const {
 }
 
 const Hosted::Layer& Hosted::layer(const std::string& name) const {
-  const Layer* found = nullptr;
-  for (const Layer& layer : layers_) {
-    if (name.empty() ? layer.filters && (found == nullptr || !layer.made->then.empty()) : layer.name == name) {
-      found = &layer;
-    }
+  const auto is_own = [](const Layer& layer) {
+    return layer.made && layer.made->how == "sum" && layer.name.find(of_photographs) == std::string::npos;
+  };
+  auto found = std::ranges::find(layers_, name, &Layer::name);
+  if (name.empty() && !layers_.empty()) {
+    found = std::ranges::find_if(layers_, &Layer::filters);
+    if (found == layers_.end()) found = std::ranges::find_if(layers_, is_own);
+    if (found == layers_.end()) return layers_.front();
+    const auto after = std::find_if(found, layers_.end(), [&](const Layer& layer) {
+      return is_own(layer) && !layer.made->then.empty() && layer.made->weights.raw() == found->made->weights.raw();
+    });
+    return after == layers_.end() ? *found : *after;
   }
-  if (found == nullptr && name.empty() && !layers_.empty()) found = &layers_.front();
-  if (found != nullptr) return *found;
-  throw Refusal{404, fmt::format("{}: there is no layer \"{}\" whose output is maps", name_, name)};
+  if (found != layers_.end()) return *found;
+  std::vector<std::string> names;
+  for (const Layer& layer : layers_) names.push_back(layer.name);
+  throw Refusal{404, fmt::format("{}: there is no layer {} whose output is maps{}", name_, detail::quote(name),
+                                 nearest_nodes(name, names))};
 }
 
 std::shared_ptr<PlanPool> Hosted::pool_of(const Layer& layer) {
   const std::scoped_lock lock(mutex_);
-  return kept("layer " + layer.name, model_.graph.until(layer.name), compile_options(1));
+  return kept("layer " + layer.name, pictured_.until(layer.name), compile_options(1));
 }
 
 std::vector<Tensor> Hosted::run_with(const std::map<std::string, Tensor, std::less<>>& constants,

@@ -72,9 +72,10 @@ class Hosted {
     std::optional<ReceptiveField> field = {};  ///< of the photograph as the network sees it
   };
   const std::vector<Layer>& layers() const { return layers_; }
-  /// The layer of that name; of none: the first with filters, after its ReLU. Throws Refusal if there is none.
+  /// The layer of that name; of none: the first with filters, or the model's first convolution, after its ReLU. Throws
+  /// Refusal if there is none.
   const Layer& layer(const std::string& name) const;
-  /// A pool whose output is that layer, for one photograph at a time.
+  /// A pool whose output is that layer, for one photograph f32 [1, 3, H, W] at a time.
   std::shared_ptr<PlanPool> pool_of(const Layer& layer);
 
   /// Outputs where optional inputs have these values: by a plan of its own, one at a time. Throws Refusal where they do
@@ -114,7 +115,8 @@ class Hosted {
   HostOptions options_;
   SaidOfModel said_;
   Model model_;
-  Graph open_;  // as the file has it, where it leaves sizes open that are settled in model_
+  Graph open_;      // as the file has it, where it leaves sizes open that are settled in model_
+  Graph pictured_;  // the same, of pictures f32 [N, 3, H, W]
   std::shared_ptr<PlanPool> pool_;
   std::vector<Shape> input_shapes_, output_shapes_;
   std::vector<Layer> layers_;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lamina/images/resize.h"
 #include "photos/photos.h"
@@ -42,6 +43,28 @@ Json json_of(const ReceptiveField& field) {
           {"start", {field.top, field.left}}};
 }
 
+/// What a sum multiplies by and adds, with its normalisation in them.
+struct Filters {
+  Tensor weights, added;  ///< f32 [OC, IC / groups, KH, KW] and [OC]
+};
+
+Filters filters_of(const MadeOf& sum) {
+  const std::int64_t count = sum.weights.shape()[0];
+  Filters filters = {sum.weights.to(DType::f32),
+                     sum.added.defined() ? sum.added.to(DType::f32) : Tensor::zeros({count}, DType::f32)};
+  if (!sum.norm[0].defined()) return filters;
+  filters.weights = filters.weights.clone(), filters.added = filters.added.clone();
+  const std::span<float> weights = filters.weights.values<float>(), added = filters.added.values<float>();
+  const std::size_t each = weights.size() / added.size();
+  for (std::size_t k = 0; k < added.size(); ++k) {
+    const auto value = [&](std::size_t i) { return static_cast<double>(sum.norm[i].values<float>()[k]); };
+    const double scale = value(0) / std::sqrt(value(3) + sum.epsilon);
+    for (float& weight : weights.subspan(k * each, each)) weight = static_cast<float>(weight * scale);
+    added[k] = static_cast<float>((added[k] - value(2)) * scale + value(1));
+  }
+  return filters;
+}
+
 }  // namespace
 
 /// For browsers that do not know its format: as a PNG of the size that the page draws.
@@ -76,7 +99,7 @@ Reply Service::features(const Call& call) {
   call.reserve(2 * static_cast<std::uint64_t>(layer.shape.numel()) * sizeof(float));  // the maps, and the reply
   Photo photo = photo_of(call, model);
   const std::shared_ptr<PlanPool> pool = model.pool_of(layer);
-  const PoolAnswer answer = run(model, *pool, {photo.input});
+  const PoolAnswer answer = run(model, *pool, {photo.pixels});
   const Tensor maps = answer.outputs[0].to(DType::f32);
   photo.milliseconds["wait"] = milliseconds(answer.waited);
   photo.milliseconds["run"] = milliseconds(answer.ran);
@@ -149,6 +172,7 @@ Reply Service::models(const Call& /*call*/) {
                     {"photographs", model->model().preprocess.has_value()},
                     {"sides", sides_of(model->model())},
                     {"answers", model->answers()},
+                    {"description", model->model().description},
                     {"classes", model->has_classes()},
                     {"task", model->task()},
                     {"layer", model->layers().empty() ? "" : model->layer("").name},

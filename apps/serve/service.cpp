@@ -232,7 +232,12 @@ Reply Service::metrics(const Call& /*call*/) {
 /// The page's files by name: no path of a request reaches the file system.
 Reply Service::page(const Call& call) const {
   const auto file = std::ranges::find_if(page_files, [&](const PageFile& each) { return call.path == each.path; });
-  if (file == page_files.end()) throw Refusal{404, fmt::format("there is no {}", call.path)};
+  if (file == page_files.end()) {
+    std::vector<std::string> paths;
+    for (const Route& route : routes()) paths.push_back(std::string("/") + route.path);
+    throw Refusal{
+        404, fmt::format("there is no {}{}", detail::printable(call.path), detail::nearest_text(call.path, paths))};
+  }
   require(call, "GET");
   Reply reply = {.body = std::string(file->content), .type = file->type};
   reply.headers["Content-Security-Policy"] = "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'";

@@ -51,12 +51,17 @@ expect 0 '^photo,rank,class,name,score$' classify white.ppm --model logit.safete
 printf 'no\nyes\n' >two.txt
 expect 0 '^  100.00 %  no$' classify white.ppm --model one.safetensors $levels --labels two.txt
 
+# the page's words for a best class of less than 90 %
+expect 0 '^white.ppm: not sure$' classify white.ppm --model open.safetensors $levels --size 8
+expect 0 '^white.ppm$' classify white.ppm --model one.safetensors $levels
+expect 0 '^white.ppm$' classify white.ppm --model logit.safetensors $levels
+
 # height and width that are open
 expect 0 '^   33.33 %  class 2$' classify white.ppm --model open.safetensors $levels --size 8
 seq 3 >three.txt
 expect 0 '^   33.33 %  3$' classify white.ppm --model open.safetensors $levels --size 8 --labels three.txt
 expect 0 'wrote named.safetensors' convert open.safetensors named.safetensors --labels three.txt
-expect 1 'expected 3 labels, one for each class, got 2' convert open.safetensors unnamed.safetensors --labels two.txt
+expect 2 'labels: two.txt: expected 3 labels, one for each class, got 2' convert open.safetensors unnamed.safetensors --labels two.txt
 expect 0 '^x +input +\[N, 3, \?, \?\]' inspect open.safetensors
 expect 0 'open: x \[N, 3, \?, \?\]; --input-shape' inspect open.safetensors
 expect 0 '^y +Identity +\[1, 3\]' inspect open.safetensors --input-shape 1x3x8x8

@@ -30,7 +30,7 @@ expect 2 'no option --batches; did you mean --batch\? \(lamina bench model --hel
 expect 2 'no option --confide; did you mean --confidence' detect "$photo" --confide 0.5
 expect 2 'tol: expected a number from 0 to inf, got "-1" ' verify --model "$model" --atol -1
 expect 0 'digits.safetensors: 16 tensors' inspect digits
-expect 1 'imagenet_classes.txt: expected 10 labels, one for each class, got 1000$' convert digits named.safetensors --labels imagenet
+expect 2 'labels: .*imagenet_classes.txt: expected 10 labels, one for each class, got 1000$' convert digits named.safetensors --labels imagenet
 mkdir -p alone && cp "$lamina" alone/
 check 'a command without weights/ says where it looked' grep -q 'digits.safetensors, which ships with Lamina, is in none of weights, .*share/lamina' \
   <<<"$(cd alone && ./lamina inspect digits 2>&1)"
@@ -212,7 +212,7 @@ expect 0 '0.10 %  name 0' classify "$photo" --arch alexnet --weights alexnet.zer
 expect 0 'and the graph' convert alexnet.zeros named.safetensors --arch alexnet
 expect 0 'labels: 1000, from "tench" to' inspect named.safetensors
 expect 0 '0.10 %  tench' classify "$photo" --arch alexnet --weights alexnet.zeros
-expect 1 'expected 1000 labels, one for each class, got 1001' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1001.txt
+expect 2 'expected 1000 labels, one for each class, got 1001' classify "$photo" --arch alexnet --weights alexnet.zeros --labels labels1001.txt
 expect 1 'do not fit the graph: they are those of resnet18' classify "$photo" --arch alexnet --weights resnet18.zeros
 expect 1 'they are those of alexnet_original or caffenet' classify "$photo" --arch alexnet --weights caffe.zeros
 expect 1 'they look like those of ResNet50.*export_torch.py' classify "$photo" --arch resnet18 --weights resnet50.zeros

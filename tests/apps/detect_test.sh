@@ -159,7 +159,45 @@ expect 1 'names 3 classes.*scores of 2' detect photo.png --model noted.safetenso
 expect 0 'wrote named.safetensors' convert "$golden/bare.onnx" named.safetensors --task detect --labels labels.txt
 expect 0 ' [xyz][,;]' detect photo.png --model named.safetensors --no-pictures
 
+# a size that the network's halvings do not divide: at two levels, whose maps are then joined
+python3 - <<'EOF6'
+import json, struct
+nodes, tensors = [], {"w1": [4, 3, 3, 3], "w2": [4, 4, 3, 3], "up": [4, 4, 2, 2], "w3": [6, 8, 1, 1]}
+def add(name, op, inputs, **attrs):
+    nodes.append({"name": name, "op": op, "inputs": inputs, "attrs": attrs})
+for name in tensors:
+    add(name, "Constant", [])
+add("shape", "Constant", [])
+add("a", "Conv", ["x", "w1"], strides=[2, 2], pads=[1, 1, 1, 1])
+add("b", "Conv", ["a", "w2"], strides=[2, 2], pads=[1, 1, 1, 1])
+add("c", "ConvTranspose", ["b", "up"], strides=[2, 2])
+add("d", "Concat", ["a", "c"], axis=1)
+add("e", "Conv", ["d", "w3"])
+add("y", "Reshape", ["e", "shape"])
+graph = {"version": 1, "inputs": [{"name": "x", "shape": ["N", 3, "?", "?"]}], "nodes": nodes, "outputs": ["y"]}
+header, data = {"__metadata__": {"lamina.graph": json.dumps(graph)}}, b""
+for name, shape in tensors.items():
+    count = shape[0] * shape[1] * shape[2] * shape[3]
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+    data += struct.pack(f"<{count}f", *[0.01] * count)
+header["shape"] = {"dtype": "I64", "shape": [3], "data_offsets": [len(data), len(data) + 24]}
+data += struct.pack("<3q", 0, 6, -1)
+text = json.dumps(header).encode()
+open("halving.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+EOF6
+expect 0 'photo.png: 600x400' detect photo.png --model halving.safetensors --no-pictures --size 64
+for size in 62 65; do
+  expect 2 "^lamina: --size: expected a multiple of 4, such as (60|64) or (64|68), got $size$" detect photo.png --model halving.safetensors --no-pictures --size $size
+done
+# "-" is stdout, also COCO's
+"$lamina" detect photo.png --model "$golden/raw.onnx" --no-pictures --coco - >printed.json
+"$lamina" detect photo.png --model "$golden/raw.onnx" --no-pictures --coco coco2.json >text
+check 'COCO on stdout is what the file holds' cmp printed.json coco2.json
+check 'no file is called -' test ! -e ./-
+
 # what is wrong
+expect 2 'model: there is no file yolo11n.onnx; Ultralytics makes one' detect photo.png --model yolo11n.onnx
+check 'detect and segment offer no networks that they refuse' test -z "$({ "$lamina" detect --help-all; "$lamina" segment --help-all; } | grep -e '--arch\|digits, which')"
 expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
 expect 2 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow
@@ -187,7 +225,7 @@ done
 expect 1 'raw.onnx: this is a detector: lamina detect is for it, --preprocess yolo says here how a photograph becomes its input$' features photo.png --model "$golden/raw.onnx"
 expect 1 'raw.onnx: this is a detector: .*--preprocess yolo' run --input photo.png --model "$golden/raw.onnx" --json
 printf 'x\n' >labels.txt
-expect 1 'labels.txt: it names 1 classes, the model.s output .*scores of 3$' detect photo.png --model "$golden/raw.onnx" --labels labels.txt
+expect 2 'labels: labels.txt: it names 1 classes, the model.s output .*scores of 3$' detect photo.png --model "$golden/raw.onnx" --labels labels.txt
 mkdir other && cp photo.png other/photo.jpg
 cp photo.png 139.png
 expect 0 'other/photo.jpg' detect photo.png other/photo.jpg 139.png 000000000139.png album/first.png --model "$golden/raw.onnx" --no-pictures --coco same.json

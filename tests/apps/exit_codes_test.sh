@@ -16,7 +16,7 @@ done <<'ROWS'
 # what the parser finds
 2 there_is_no_option --json
 2 did_you_mean_classify clasify PHOTO
-2 photos_is_required classify
+2 expected_photographs classify
 2 did_you_mean_--top classify PHOTO --topp 3
 2 whole_number classify PHOTO --model digits --top 0
 2 expected_one_of classify PHOTO --model digits --preprocess imagnet

@@ -42,6 +42,6 @@ done
 expect 2 'expected a filter of features.1, from 0 to 95, got 96' features "$photo" --explain 180,86 --filter 96
 expect 2 'filter needs --explain' features "$photo" --filter 3
 expect 2 'explain: not with --sheet' features "$photo" --explain 180,86 --sheet sheet.png
-expect 2 "whose filters see the photograph's three colours; those of features.3 do not" \
+expect 2 "whose filters see the photograph itself; those of features.3 do not" \
   features "$photo" --model "$digits" --layer features.3 --explain 180,86
 finish

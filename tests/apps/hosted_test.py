@@ -125,7 +125,7 @@ class SaidOfModels(unittest.TestCase):
             self.assertEqual(server.stop(), 0)
             for words, code, what in ((("--size", "nobody=8"), 2, "there is no model \"nobody\" among those served: digits, "),
                                       (("--size", "digits=many"), 2, "--size"),
-                                      (("--labels", f"digits={folder}/colours.txt"), 1, "expected 10 labels, one for each class, got 3"),
+                                      (("--labels", f"digits={folder}/colours.txt"), 2, "expected 10 labels, one for each class, got 3"),
                                       (("--labels", f"{name}={folder}/names.txt"), 1, "10 --labels, and no output has scores of as many")):
                 refused = subprocess.run([LAMINA, "serve", "--port", "0", *serve, *words], cwd=SOURCE, capture_output=True, text=True, timeout=60)
                 self.assertEqual(refused.returncode, code, refused.stderr)

@@ -19,6 +19,7 @@ model("open.safetensors", ["N", 3, "?", "?"])
 model("known.safetensors", ["N", 3, "?", "?"], preprocess=whole)
 model("fixed.safetensors", ["N", 3, 8, 8], preprocess=whole)
 model("long.safetensors", ["N", 3, 8, 16])
+model("noted.safetensors", ["N", 3, 8, 16], export=json.dumps({"mean": "abc", "labels": "red\\ngreen\\nblue"}))
 def ppm(path, width, height, colour):
     open(path, "wb").write(b"P6 %d %d 255\n" % (width, height) + bytes(colour) * (width * height))
 ppm("wide.ppm", 16, 8, (255, 51, 0))
@@ -38,6 +39,23 @@ for spot in sys.argv[3:]:  # row,column=red,green,blue
     seen = [values[(c * height + row) * width + column] for c in range(3)]
     assert all(abs(a - float(b)) < 1e-5 for a, b in zip(seen, colour.split(","))), (spot, seen)
 ''')
+# an input of bytes, channels last, and a grey one that is not square
+def graph_of(path, dtype, shape, nodes, tensors):
+    graph = {"version": 1, "inputs": [{"name": "x", "dtype": dtype, "shape": shape}],
+             "nodes": [{"name": n, "op": op, "inputs": i, "attrs": a} for n, op, i, a in nodes], "outputs": [nodes[-1][0]]}
+    header, data = {"__metadata__": {"lamina.graph": json.dumps(graph)}}, b""
+    for name, (extents, values) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": extents, "data_offsets": [len(data), len(data) + 4 * len(values)]}
+        data += struct.pack(f"<{len(values)}f", *values)
+    text = json.dumps(header).encode()
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + data)
+graph_of("bytes.safetensors", "u8", ["N", 8, 8, 3], [("f", "Cast", ["x"], {"to": 1}), ("m", "ReduceMean", ["f"], {"axes": [1, 2], "keepdims": 0})], {})
+filters = [1.0] * 9 + [0.0] * 4 + [-1.0] + [0.0] * 4
+graph_of("grey.safetensors", "f32", ["N", 1, 8, 16],
+         [("w", "Constant", [], {}), ("c", "Conv", ["x", "w"], {"pads": [1, 1, 1, 1]}), ("r", "Relu", ["c"], {})], {"w": ([2, 1, 3, 3], filters)})
+graph_of("last.safetensors", "f32", ["N", 8, 16, 3],
+         [("t", "Transpose", ["x"], {"perm": [0, 3, 1, 2]}), ("w", "Constant", [], {}), ("c", "Conv", ["t", "w"], {"pads": [1, 1, 1, 1]}),
+          ("r", "Relu", ["c"], {})], {"w": ([2, 3, 3, 3], [0.5] * 54)})
 PY
 seen() {  # seen SHAPE SPOT... -- ARGUMENT...: what the network is given
   local spots=()
@@ -71,6 +89,13 @@ seen '[1, 3, 8, 8]' 0,0=0,0,0 2,0=1,0.2,0 5,7=1,0.2,0 6,0=0,0,0 -- --model open.
 seen '[1, 3, 8, 8]' 1,1=114,115,116 2,0=255,51,0 -- --model open.safetensors --size 8 --fit letterbox --fill 114,115,116 --scale 1
 seen '[1, 3, 6, 6]' 0,0=0.5,-0.3,-0.5 -- --model open.safetensors --size 6 --mean 0.5 --scale 1/255
 seen '[1, 3, 6, 6]' 0,0=0,-0.4,2 -- --model open.safetensors --size 6 --bgr --mean 0,0.4,0 --std 0.5,0.5,0.5 --scale 1/255
+# a mean or a std above 1 is of levels from 0 to 255, as in the notes of files, and so is what a name says beside it
+levels_mean=123.675,116.28,103.53
+seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --mean $levels_mean --std 58.395,57.12,57.375
+seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --preprocess imagenet --mean $levels_mean --std 58.395,57.12,57.375
+seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --preprocess imagenet --mean $levels_mean
+seen '[1, 3, 8, 8]' 0,0=0.5146497,-0.26153,-0.40596 -- --model fixed.safetensors --std 255 --mean $levels_mean
+seen '[1, 3, 8, 8]' 0,0=-99,-99.8,-100 -- --model fixed.safetensors --mean 100 --scale 1/255
 seen '[1, 3, 4, 4]' 0,0=0,0,0 1,1=1,0.2,0 -- --model open.safetensors --size 4 --resize 2 --scale 1/255
 # not square: what is made of the photograph has the input's proportions
 seen '[1, 3, 8, 16]' 0,0=1,0.2,0 7,15=1,0.2,0 -- --model long.safetensors --scale 1/255
@@ -83,6 +108,29 @@ seen '[1, 3, 640, 640]' 0,0=0.4470588,0.4470588,0.4470588 160,0=1,0.2,0 479,639=
 seen '[1, 3, 16, 16]' 0,0=0,51,255 7,15=0,51,255 8,0=114,114,114 -- --model open.safetensors --preprocess yolox --size 16
 seen '[1, 3, 8, 8]' 4,4=1,-0.6,-1 -- --model fixed.safetensors --preprocess symmetric
 seen '[1, 3, 8, 8]' 4,4=0.5,-0.3,-0.5 -- --model fixed.safetensors --preprocess symmetric --std 1
+
+# whole numbers are levels: what makes others is refused, not rounded
+expect 0 '^  255 +class 0' classify wide.ppm --model bytes.safetensors --scale 1
+expect 0 '^  51 +class 1' classify wide.ppm --model bytes.safetensors --scale 1
+expect 1 'says? how a photograph becomes its input.*: --scale 1 gives it the levels' classify wide.ppm --model bytes.safetensors
+for wrong in '--preprocess imagenet' '--preprocess symmetric' '--scale 1/255' '--scale 1 --mean 0.5' '--scale 2' '--mean 1'; do
+  expect 2 'the input "x" takes whole numbers, u8,.* expected --scale 1 alone, got -?[0-9]' classify wide.ppm --model bytes.safetensors $wrong
+done
+
+# the layer that is shown is the model's own, whatever stands in front of it; so is that whose numbers are explained
+expect 0 'wide.ppm: 16x8 -> r \[1, 2, 8, 16\]' features wide.ppm --model grey.safetensors --scale 1
+expect 0 'wide.ppm: 16x8 -> r \[1, 2, 8, 16\]' features wide.ppm --model last.safetensors --scale 1
+# grey: 0.299 * 255 + 0.587 * 51 = 106.182, nine of it; 0.5 * 9 * (255 + 51) = 1377
+expect 0 'at 4,4 filter 0 gives 955\.6.*add up to 955\.6' features wide.ppm --model grey.safetensors --scale 1 --explain 4,4 --filter 0
+expect 0 'at 4,4 filter 1 gives 1377 .*add up to 1377,' features wide.ppm --model last.safetensors --scale 1 --explain 4,4 --filter 1
+check '--explain says nothing of other filters' test -z "$("$lamina" features wide.ppm --explain 4,4 --filter 54 2>&1 | grep strongest)"
+
+# notes that are damaged are said to be, and the rest of them holds
+expect 0 'warning: passed over: mean is not as exporters write it: "abc"$' segment wide.ppm --model noted.safetensors --scale 1
+expect 0 '100.00 %  red$' segment wide.ppm --model noted.safetensors --scale 1  # names, one on each line
+mkdir beside && cp "$source/tests/golden/detect/bare.onnx" beside/
+echo '{"id2label": {"0": "a"' >beside/config.json
+expect 0 'warning: passed over, beside the model: config.json: not valid JSON' inspect beside/bare.onnx
 
 # convert keeps it, and every command that takes photographs takes it
 expect 0 'wrote kept.safetensors' convert open.safetensors kept.safetensors --preprocess yolo --size 16 --fill 7
@@ -142,5 +190,19 @@ expect 2 'out FILE or --json is required' run --model fixed.safetensors --input 
 expect 2 'there is no option -top; did you mean --top\?' classify wide.ppm -top 3
 expect 2 'top is no photograph: .*did you mean --top\?' classify wide.ppm top 3
 expect 2 '3 is no photograph: .*a number belongs behind an option' classify wide.ppm 3
+expect 2 'top: given twice \(' classify wide.ppm --top 1 --top 2
+expect 2 'model: given twice' classify wide.ppm --model digits --model digits
+expect 2 'top: expected a value behind it' classify wide.ppm --top
+expect 2 'csv: takes no value, got "yes"' classify wide.ppm --csv=yes
+expect 2 'o.csv is no photograph.*--csv answers on stdout: --csv > o.csv' classify wide.ppm --csv o.csv --model digits
+expect 2 'there is no option --csv of segment, but of classify' segment wide.ppm --csv
+expect 2 'size: expected one number for both sides, got 64x128; --input-shape 1x3x64x128' run --model open.safetensors --input wide.ppm --out x.safetensors --size 64x128
+for out in res.jepg res.gif -; do
+  expect 2 'out: expected the name of a .png or a .jpg, or a folder, such as features/, got ' features wide.ppm --out $out
+done
+expect 0 'wrote new.d/wide-features.png' features wide.ppm --out new.d
+expect 0 'wrote shown.maps/wide-features.png' features wide.ppm --out shown.maps/
+expect 2 'expected photographs: files, folders' classify --top 1
+expect 2 'labels: none.txt: cannot be read' classify wide.ppm --model digits --labels none.txt
 expect 2 'batch: expected a whole number .*got "1O"; did you mean 10\?' classify wide.ppm --batch 1O
 finish

@@ -91,7 +91,7 @@ check 'labels of a file' shares a.json 'rot 0.5 grün 0.25 blau 0.25'
 expect 0 '25.00 %  bicycle' segment quarters.ppm --model voc.safetensors
 expect 0 '50.00 %  class 0' segment quarters.ppm --model two.safetensors --output-name scores
 printf 'a\n' >short.txt
-expect 1 'short.txt: expected 3 labels, one for each class, got 1' segment quarters.ppm --model fixed.safetensors --labels short.txt
+expect 2 'labels: short.txt: expected 3 labels, one for each class, got 1' segment quarters.ppm --model fixed.safetensors --labels short.txt
 expect 1 'wrong.safetensors: expected 3 labels, one for each class, got 2' segment quarters.ppm --model wrong.safetensors
 
 # sizes: all of the photograph where nothing says otherwise, in its own proportions where the model lets it

@@ -144,8 +144,8 @@ class Serve(unittest.TestCase):
                                   ("/profile?m=digits", None, "it takes model"), ("/metrics?name=x", None, "it takes none"),
                                   ("/v2?x", None, "it takes none"), ("/v2/models/digits/infer?binary=1", "{}", "it takes none")):
             self.refused(400, words, path, body)
-        for wrong in ("-1", "x", "1.5", "", "99999999999"):
-            self.refused(400, "top: expected a number from 0 to ", f"/classify?model=digits&top={wrong}", DIGIT)
+        for wrong in ("0", "-1", "x", "1.5", "", "99999999999"):
+            self.refused(400, "top: expected a number from 1 to ", f"/classify?model=digits&top={wrong}", DIGIT)
         self.assertEqual(self.ask("/?from=elsewhere")[0], 200)  # links to the page have what their sites add
 
     def test_a_class_is_called_so(self):
@@ -192,9 +192,8 @@ class Serve(unittest.TestCase):
                 ("/classify", DIGIT[:60], 422, ""),
                 ("/classify?model=alexnet-conv1", DIGIT, 400, "scores"),
                 ("/classify?model=no", DIGIT, 404, "no model"),
-                ("/classify?top=x", DIGIT, 400, "top"),
-                ("/features?layer=no", DIGIT, 404, "no layer"),
-                ("/input?model=no", DIGIT, 404, "no model"),
+                ("/features?model=digits&layer=features1", DIGIT, 404, 'nearest: "features.1"'),
+                ("/clasify", DIGIT, 404, 'there is no /clasify; nearest: "/classify"'),
                 ("/input", b"hello", 415, "expected a photograph"),
                 ("/filters?model=digits&layer=features.3", None, 404, "filters")):
             self.refused(status, words, path, body)
@@ -286,11 +285,12 @@ class Overload(unittest.TestCase):
                                  (("--model", "weights/digits.safetensors", "--model", "weights/digits.safetensors"), "two models"),
                                  (("--host", "nowhere.invalid"), "cannot listen")):
             self.refuses(("--port", "0", *arguments), words)
+        self.refuses(("--path", "nowhere"), "--path: there is no folder", 2)
 
-    def refuses(self, arguments, words):
+    def refuses(self, arguments, words, code=1):
         run = subprocess.run([LAMINA, "serve", "--device", "cpu", *arguments], cwd=SOURCE, capture_output=True, text=True,
                              timeout=60)
-        self.assertEqual(run.returncode, 1, run)
+        self.assertEqual(run.returncode, code, run)
         self.assertIn(words, run.stderr)
 
 

@@ -75,7 +75,7 @@ function drawMaps() {
   }));
   pin(state.pinned, focused);
   $("title").textContent = state.colours ? `The ${count} patterns, and the map of each` : `The ${count} maps of this layer`;
-  $("summary").textContent = `Each map has ${h} × ${w} numbers, one for each place of the window, drawn from its own darkest to its brightest. ` +
+  $("summary").textContent = (h * w > 1 ? `Each map has ${h} × ${w} numbers, one for each place of the window, drawn from its own darkest to its brightest. ` : "Each map is one number. ") +
     `${state.maps.some(v => v < 0) ? "Blue is below zero. " : ""}The number below: its answer ${how === "place" ? "at the clicked place" : "on average"}.`;
 }
 

@@ -1,8 +1,8 @@
 "use strict";
 // What a model says of the photographs: classes, things with boxes, masks and points, or the class of each pixel. A card for each.
 
-// The model that is chosen, if it answers anything; else the first that does.
-const speaker = () => { const chosen = byName($("model").value); return chosen?.answers ? chosen : state.models.find(m => m.answers); };
+// The model that is chosen, if it answers anything; else the first that does, and is not described as for one thing alone.
+const speaker = () => { const all = [byName($("model").value), ...state.models].filter(m => m?.answers); return all.find(m => m.name === $("model").value || !m.description) || all[0]; };
 
 const asks = ({ name: model, answers }) => query("/" + answers, { model, ...{ classify: { top: 5 }, detect: { confidence: $("confidence").value } }[answers] });
 
@@ -27,14 +27,13 @@ const told = {
   detect(model, { detections }) {
     const found = detections.length ? counted(detections.length, "thing") : "nothing that it is sure of";
     return { title: `The model “${model}” finds ${found}`, short: found, unit: v => (100 * v).toFixed(0) + " %",
-             hint: detections.length > 20 ? `and ${detections.length - 20} more` : "",
-             rows: detections.slice(0, 20).map(d => ({ name: d.name, value: d.score, color: d.color })) };
+             rows: detections.map(d => ({ name: d.name, value: d.score, color: d.color })) };
   },
   segment(model, { classes, background }) {
     const seen = classes.filter(c => c.share > 0.001), things = seen.filter(c => !background || c.class);
     return { title: `The model “${model}” sees ${things.length ? things.slice(0, 3).map(c => c.name).join(", ") : "nothing but background"}`, unit: percent,
              short: things.slice(0, 2).map(c => c.name).join(", ") || "background", hint: "Shares of the photograph's area.",
-             rows: seen.slice(0, 20).map(c => ({ name: c.name, value: c.share, color: background && !c.class ? "#888" : c.color })) };
+             rows: seen.map(c => ({ name: c.name, value: c.share, color: background && !c.class ? "#888" : c.color })) };
   },
 };
 
@@ -173,7 +172,11 @@ function fillCard(card, model, photo, answer, alone) {
   text.append(...(alone ? [] : [element("b", photo.name), element("p", short)]));
   if (doubt && alone) text.append(element("p", doubt[0].toUpperCase() + doubt.slice(1) + ".", "doubt"));
   bars(list, alone ? rows : rows.slice(0, 3), unit, model.answers === "classify" && unit === two ? undefined : 1);
-  text.append(list, ...(alone && hint ? [element("p", hint, "hint")] : []));
+  const rest = [...list.children].slice(20);
+  for (const row of rest) row.hidden = true;
+  const more = rest.length ? [element("button", `and ${rest.length} more`)] : [];
+  for (const button of more) button.addEventListener("click", () => { for (const row of rest) row.hidden = false; button.remove(); });
+  text.append(list, ...more, ...(alone && hint ? [element("p", hint, "hint")] : []));
   card.append(text);
   card.classList.toggle("unsure", !!unsure);
   return title;

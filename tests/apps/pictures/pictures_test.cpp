@@ -131,6 +131,46 @@ TEST(Pictures, FeaturesOfOddShapesAndValues) {
   }
 }
 
+/// How far pixels that are not the background reach, across and down.
+std::array<int, 2> extent_drawn(const Image& image, Color background) {
+  int across = 0, down = 0;
+  for (int y = 0; y < image.height; ++y) {
+    for (int x = 0; x < image.width; ++x) {
+      if (pixel_of(image, x, y) == background) continue;
+      across = std::max(across, x + 1), down = std::max(down, y + 1);
+    }
+  }
+  return {across, down};
+}
+
+TEST(Pictures, InputsThatAreNotSquareKeepTheirProportions) {
+  const Tensor maps = Tensor::zeros({1, 1, 2, 4});
+  for (const auto& [width, height] : {std::pair{32, 16}, {16, 32}, {3, 1}, {1000, 1}}) {
+    const Image photo{width, height, std::vector<std::uint8_t>(static_cast<std::size_t>(3 * width * height), 255)};
+    const int longer = std::max(width, height), w = std::max(1, 64 * width / longer),
+              h = std::max(1, 64 * height / longer);
+    Canvas plain(80, 80, {1, 2, 3}), lit(80, 80, {1, 2, 3});
+    draw_photo(plain, 0, 0, 64, photo);
+    draw_over_photo(lit, 0, 0, 64, photo, FeatureMap::of(maps, 0), {});
+    EXPECT_EQ(extent_drawn(plain.image(), {1, 2, 3}), (std::array{w, h}));
+    EXPECT_EQ(extent_drawn(lit.image(), {1, 2, 3}), (std::array{w, h}));
+  }
+}
+
+TEST(Pictures, TheStrongestAreAmongThoseDrawn) {
+  // The last of 300 maps is the only one that answers: it is drawn, and so is its frame.
+  Tensor maps = Tensor::zeros({1, 300, 2, 2});
+  for (float& value : maps.values<float>().last(4)) value = 1;
+  const Image input{4, 4, std::vector<std::uint8_t>(48, 9)};
+  const Image image = draw({"t", "s", input, {}, ChannelOrder::rgb, maps});
+  const Color one = ColourScale::of(maps).at(1);
+  int bright = 0;
+  for (int y = 0; y < image.height / 2; ++y) {
+    for (int x = 600; x < image.width; ++x) bright += pixel_of(image, x, y) == one ? 1 : 0;  // right of the photograph
+  }
+  EXPECT_GT(bright, 100);
+}
+
 TEST(Pictures, WhiteScreenshotsAreNotBlack) {
   // Nothing answers but a few places at the edge: the overlay is still the photograph, and silent maps are seen.
   const Image screenshot{64, 64, std::vector<std::uint8_t>(64 * 64 * 3, 255)};
