@@ -153,12 +153,13 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
 }
 
 std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  const std::string footer = app->get_footer();
   std::string text;
-  for (const std::string_view line : parts_of(app->get_footer(), '\n')) {
+  for (const std::string_view line : parts_of(footer, '\n')) {
     const std::string paragraph(line);
     text += (paragraph.starts_with(' ') ? paragraph : in_lines(paragraph, help_width())) + '\n';
   }
-  return app->get_footer().empty() ? "" : text;
+  return footer.empty() ? "" : text;
 }
 
 std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {

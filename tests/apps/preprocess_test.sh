@@ -19,7 +19,7 @@ model("open.safetensors", ["N", 3, "?", "?"])
 model("known.safetensors", ["N", 3, "?", "?"], preprocess=whole)
 model("fixed.safetensors", ["N", 3, 8, 8], preprocess=whole)
 model("long.safetensors", ["N", 3, 8, 16])
-model("noted.safetensors", ["N", 3, 8, 16], export=json.dumps({"mean": "abc", "labels": "red\\ngreen\\nblue"}))
+model("noted.safetensors", ["N", 3, 8, 16], export=json.dumps({"mean": "abc", "labels": "red\ngreen\nblue"}))
 def ppm(path, width, height, colour):
     open(path, "wb").write(b"P6 %d %d 255\n" % (width, height) + bytes(colour) * (width * height))
 ppm("wide.ppm", 16, 8, (255, 51, 0))
@@ -49,7 +49,8 @@ def graph_of(path, dtype, shape, nodes, tensors):
         data += struct.pack(f"<{len(values)}f", *values)
     text = json.dumps(header).encode()
     open(path, "wb").write(struct.pack("<Q", len(text)) + text + data)
-graph_of("bytes.safetensors", "u8", ["N", 8, 8, 3], [("f", "Cast", ["x"], {"to": 1}), ("m", "ReduceMean", ["f"], {"axes": [1, 2], "keepdims": 0})], {})
+graph_of("bytes.safetensors", "u8", ["N", 8, 8, 3], [("f", "Cast", ["x"], {"to": 1}), ("t", "Transpose", ["f"], {"perm": [0, 3, 1, 2]}),
+          ("m", "GlobalAveragePool", ["t"], {})], {})
 filters = [1.0] * 9 + [0.0] * 4 + [-1.0] + [0.0] * 4
 graph_of("grey.safetensors", "f32", ["N", 1, 8, 16],
          [("w", "Constant", [], {}), ("c", "Conv", ["x", "w"], {"pads": [1, 1, 1, 1]}), ("r", "Relu", ["c"], {})], {"w": ([2, 1, 3, 3], filters)})
@@ -94,7 +95,7 @@ levels_mean=123.675,116.28,103.53
 seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --mean $levels_mean --std 58.395,57.12,57.375
 seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --preprocess imagenet --mean $levels_mean --std 58.395,57.12,57.375
 seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --preprocess imagenet --mean $levels_mean
-seen '[1, 3, 8, 8]' 0,0=0.5146497,-0.26153,-0.40596 -- --model fixed.safetensors --std 255 --mean $levels_mean
+seen '[1, 3, 8, 8]' 0,0=0.515,-0.256,-0.406 -- --model fixed.safetensors --std 255 --mean $levels_mean
 seen '[1, 3, 8, 8]' 0,0=-99,-99.8,-100 -- --model fixed.safetensors --mean 100 --scale 1/255
 seen '[1, 3, 4, 4]' 0,0=0,0,0 1,1=1,0.2,0 -- --model open.safetensors --size 4 --resize 2 --scale 1/255
 # not square: what is made of the photograph has the input's proportions
@@ -118,8 +119,8 @@ for wrong in '--preprocess imagenet' '--preprocess symmetric' '--scale 1/255' '-
 done
 
 # the layer that is shown is the model's own, whatever stands in front of it; so is that whose numbers are explained
-expect 0 'wide.ppm: 16x8 -> r \[1, 2, 8, 16\]' features wide.ppm --model grey.safetensors --scale 1
-expect 0 'wide.ppm: 16x8 -> r \[1, 2, 8, 16\]' features wide.ppm --model last.safetensors --scale 1
+expect 0 'wide.ppm: 16x8 -> r \[1, 2, 8, 16\]' features wide.ppm --model grey.safetensors --scale 1 --out g.png
+expect 0 'wide.ppm: 16x8 -> r \[1, 2, 8, 16\]' features wide.ppm --model last.safetensors --scale 1 --out l.png
 # grey: 0.299 * 255 + 0.587 * 51 = 106.182, nine of it; 0.5 * 9 * (255 + 51) = 1377
 expect 0 'at 4,4 filter 0 gives 955\.6.*add up to 955\.6' features wide.ppm --model grey.safetensors --scale 1 --explain 4,4 --filter 0
 expect 0 'at 4,4 filter 1 gives 1377 .*add up to 1377,' features wide.ppm --model last.safetensors --scale 1 --explain 4,4 --filter 1
