@@ -17,8 +17,8 @@ Weights unwrapped(const Weights& weights);
 /// ...". Empty where it cannot be told.
 std::string whose(const Weights& weights);
 
-/// A file that is not there, and one of PyTorch's that training leaves, is no model file. Throws Error that says how one
-/// is made, where the command knows that: `made_by`, by the name of such a file.
+/// A file that is not there, and one of PyTorch's that training leaves, is no model file. Throws Error that says how
+/// one is made, where the command knows that: `made_by`, by the name of such a file.
 void require_no_checkpoint(const std::string& path, const std::string& made_by);
 
 /// Whether the first output is what a ReLU or a pooling gives: maps of features, and no scores.

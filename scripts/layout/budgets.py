@@ -47,18 +47,18 @@ EVERY_BUILD = {
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
     "framework/c": 716,  # detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
-    "framework/detect": 797,  # of what a side has to be a multiple; boxes, scores and classes apart, with points or masks, names of COCO's 91; what exporters note is read by graph
+    "framework/detect": 800,  # of what a side has to be a multiple; boxes, scores and classes apart, with points or masks, names of COCO's 91; what exporters note is read by graph
     "framework/onnx": 2_330,  # bodies of loops; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
-TESTS = {"tests": 33_895, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 33_960, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
 # has. It is beyond that by 475: pooling, concatenation and eight bits have kernels beside Maps, and 690 lines are of
 # "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which 40 were detect's and
 # 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and of codes; 930 of
 # values with a count, and of what detectors need; 95 of what ONNX Runtime fuses; 240 of what is read and written where it lies.
 # torchvision's detectors through detect are 90; loops and sequences 450, of which 40 are onnx's.
-TABLES = ((EVERY_BUILD, 59_940), (LEFT_OUT, 4_960), (TESTS, 35_660))
+TABLES = ((EVERY_BUILD, 60_020), (LEFT_OUT, 4_985), (TESTS, 35_740))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
