@@ -1,6 +1,7 @@
 #pragma once
 
-/// Everything an embedding program needs.
+/// Everything an embedding program needs, but for what a build can leave out: detectors, quantizing and writing .onnx
+/// files have headers of their own (docs/embedding.md).
 
 // One line in plain words, ahead of what an older standard makes of the headers.
 #if __cplusplus < 202002L

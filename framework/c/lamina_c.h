@@ -147,7 +147,7 @@ typedef struct lamina_detector lamina_detector;
 /// Every field except `size` may be 0: {.size = sizeof(lamina_detect_options), .confidence = 0.5}.
 typedef struct lamina_detect_options {
   size_t size;             ///< sizeof(lamina_detect_options)
-  double confidence;       ///< the score that a thing has to exceed, to 1; 0: 0.25
+  double confidence;       ///< the score that a thing has to exceed, to 1; 0: 0.25 (1e-9 is as good as 0)
   double iou;              ///< how far boxes of a class may overlap, to 1; 0: 0.45
   const int32_t* classes;  ///< the numbers of the classes wanted; none: all
   size_t class_count;

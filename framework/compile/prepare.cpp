@@ -61,7 +61,10 @@ void prepare_steps(Compilation& c) {
     step.output_buffer = c.buffer_of(op.output);
     std::vector<Shape> shapes;
     for (const View& input : views.inputs) shapes.push_back(input.shape);
-    step.op = at_node(op.name, [&] { return op.module->prepare(views.preparation); });
+    step.op = at_node(op.name, [&] {
+      if (auto prepared = op.module->prepare(views.preparation)) return prepared;
+      fail(op.module->op(), ": expected an operator of its prepare, got null");
+    });
     if (c.texts != nullptr) note_texts(*c.texts, op.name);
     step.inputs.resize(shapes.size());
     step.flops = op.module->flops(shapes);

@@ -92,7 +92,7 @@ bool looks_like_safetensors(const MappedFile& file) {
 StoredTensors read_safetensors(std::shared_ptr<const MappedFile> file) {
   const std::string& path = file->path();
   const std::span<std::byte> bytes = file->bytes();
-  constexpr const char* foreign = ": not a safetensors, .npy or .pth file, or a damaged one: expected a header ";
+  constexpr const char* foreign = ": not a safetensors, .onnx, .npy or .pth file, or a damaged one: expected a header ";
   if (bytes.size() < prefix_bytes) fail(path, foreign, "length of 8 bytes, got a file of ", bytes.size());
   const std::uint64_t length = header_length(*file);
   if (length > longest_header) {

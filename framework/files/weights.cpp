@@ -34,7 +34,7 @@ detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file, c
          found_content(bytes));
   }
   if (!content_of(bytes).name.empty())
-    fail(file->path(), ": not a safetensors, .npy or .pth file", found_content(bytes));
+    fail(file->path(), ": not a safetensors, .onnx, .npy or .pth file", found_content(bytes));
   return read_safetensors(std::move(file));  // says what is wrong with it
 }
 

@@ -157,30 +157,24 @@ std::shared_ptr<Module> made(std::string_view op, const MakeModule& make, const 
 
 }  // namespace
 
-std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec) {
-  std::string known;
+std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec, std::vector<std::string> known) {
   for (const Row& row : table) {
-    if (row.op == op) {
-      AttributeReader attributes(spec.attributes);
-      std::shared_ptr<Module> module = row.make(spec, attributes);
-      attributes.finish();
-      return module;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(row.op);
+    known.emplace_back(row.op);
+    if (row.op != op) continue;
+    AttributeReader attributes(spec.attributes);
+    std::shared_ptr<Module> module = row.make(spec, attributes);
+    attributes.finish();
+    return module;
   }
   MakeModule make;
-  std::string registered;
   {
     const std::shared_lock lock(added().mutex);
     const auto found = added().rows.find(op);
     if (found != added().rows.end()) make = found->second;
-    for (const auto& [name, row] : added().rows) registered += (registered.empty() ? "" : ", ") + printable(name);
+    for (const auto& row : added().rows) known.push_back(row.first);
   }
-  if (make == nullptr) {
-    fail("unknown op ", quote(op), "; register_op added ", registered.empty() ? "none" : registered,
-         "; beside the ops of docs/inside/ops.md Lamina knows ", known);
-  }
-  return made(op, make, spec);
+  if (make != nullptr) return made(op, make, spec);
+  fail("unknown op ", quote(op), nearest_text(op, known), "; docs/formats.md and docs/inside/ops.md list Lamina's");
 }
 
 bool knows_op(std::string_view op) {
@@ -190,7 +184,6 @@ bool knows_op(std::string_view op) {
 }
 
 bool add_row(const std::string& op, MakeModule make) {
-  if (std::ranges::find(table, op, &Row::op) != std::end(table)) return false;
   const std::unique_lock lock(added().mutex);
   return added().rows.emplace(op, std::move(make)).second;
 }

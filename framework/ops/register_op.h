@@ -17,9 +17,9 @@ namespace lamina {
 ///     return std::make_shared<Shrink>(by);
 ///   });
 ///
-/// A dot in the name keeps it apart from those of Lamina to come. Any thread may call this, also while others load;
+/// The dot in the name keeps it apart from Lamina's own. Any thread may call this, also while others load;
 /// what `make` refers to must last as long as the program, and threads that load at once call it at once. Throws Error
-/// if the name is empty or taken, by Lamina or by an earlier call.
+/// if the name has no dot, or is taken by an earlier call.
 LAMINA_API void register_op(std::string op, MakeModule make);
 
 }  // namespace lamina

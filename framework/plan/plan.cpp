@@ -23,12 +23,13 @@ Shape shape_for(const Plan::Impl::Port& port, std::int64_t images) {
 
 void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, std::int64_t images, Device device) {
   if (!tensor.defined() || tensor.dtype() != port.dtype || tensor.shape() != shape_for(port, images)) {
-    fail(port.name, ": expected ", port.dtype, ' ', shape_for(port, images), " as compiled, got ",
-         tensor.description());
+    const bool more = tensor.defined() && port.batched && tensor.shape().rank() > 0 && tensor.shape()[0] > images;
+    fail(port.name, ": expected ", port.dtype, ' ', shape_for(port, images), " as compiled, got ", tensor.description(),
+         more ? "; fewer images may be given, not more" : "");
   }
   if (tensor.device() != device && !tensor.device().is_cpu()) {
-    fail(port.name, ": expected a tensor on ", device, " or on the cpu, got ", tensor.description(),
-         "; move it to one of these");
+    fail(port.name, ": expected a tensor on ", device.is_cpu() ? "" : to_string(device) + " or on ", "the cpu, got ",
+         tensor.description(), "; move it there");
   }
 }
 

@@ -149,7 +149,7 @@ TEST(Model, RefusesMalformedGraphs) {
       {"output twice", graph_of(conv_node, R"(["conv", "conv"])"), {"conv", "already"}},
       {"unknown op",
        graph_of(R"({"name": "conv", "op": "convolve", "inputs": ["input"]})"),
-       {"conv", "\"convolve\"", "conv2d"}},
+       {"conv", "\"convolve\"", "nearest", "conv2d"}},
       {"unknown attribute", conv_with(R"({"strides": 2})"), {"conv", "strides"}},
       {"wrong type", conv_with(R"({"stride": "2"})"), {"conv", "stride"}},
       {"fractional", conv_with(R"({"stride": 1.5})"), {"conv", "stride", "1.5"}},
