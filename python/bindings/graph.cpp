@@ -114,7 +114,7 @@ std::string graph_text(const Graph& graph) {
   const auto append = [&](const std::vector<int>& nodes) {
     for (const int node : nodes) {
       const Graph::Node& n = graph.nodes()[static_cast<std::size_t>(node)];
-      text += detail::concat(' ', n.name, ' ', n.shape ? n.shape->to_string() : "of a shape that compiling tells");
+      text += detail::concat(' ', n.name, ' ', n.shape ? n.shape->to_string() : "[...]");
     }
   };
   append(graph.inputs());

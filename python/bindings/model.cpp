@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -73,11 +74,11 @@ Graph again(const Graph& graph) {
 }
 
 void save_file(const std::filesystem::path& path, const Graph& graph, std::optional<Preprocess> preprocess,
-               std::vector<std::string> labels) {
+               std::vector<std::string> labels, Metadata metadata) {
   detail::require_ending(path, {".safetensors", ".onnx"});
   const WithoutGil release;
   if (path.extension() == ".onnx") return save_onnx(path, graph);
-  save_model(path, model_of(graph, preprocess, std::move(labels)));
+  save_model(path, model_of(graph, preprocess, std::move(labels), std::move(metadata)));
 }
 
 /// The graph with an input f32 [N, 3, H, W] in place of one that takes photographs in another form.
@@ -125,11 +126,13 @@ Model ModelSource::load() const {
   return of_file(path_, [&] { return load_model(path_); });
 }
 
-Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels) {
+Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels,
+               Metadata metadata) {
   Model model;
   model.graph = again(graph);
   model.preprocess = preprocess;
   model.labels = std::move(labels);
+  model.metadata = std::move(metadata);
   return model;
 }
 
@@ -140,14 +143,7 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("preprocess", [](const Model& self) -> std::optional<Preprocess> { return self.preprocess; })
       .def_ro("labels", &Model::labels)
       .def_ro("description", &Model::description)
-      .def_prop_ro(
-          "metadata",
-          [](const Model& self) {
-            nb::dict noted;
-            for (const auto& [key, value] : self.metadata) noted[key.c_str()] = value;
-            return noted;
-          },
-          nb::sig("def metadata(self) -> dict[str, str]"))
+      .def_ro("metadata", &Model::metadata)
       .def_prop_ro("warnings", [](const Model& self) {
         std::vector<std::string> warnings = self.warnings;
         for (std::string& warning : warnings) warning = in_pythons_words(std::move(warning));
@@ -159,8 +155,9 @@ void bind_model(nb::module_& m) {
         nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | bytes | dict[str, typing.Any], key: str, "
                 "strip_prefix: str) -> ModelFile"));
   m.def("save_model", &save_file, nb::arg("path"), nb::arg("graph"), nb::arg("preprocess").none(), nb::arg("labels"),
+        nb::arg("metadata"),
         nb::sig("def save_model(path: str | os.PathLike[str], graph: Graph, preprocess: Preprocess | None, labels: "
-                "collections.abc.Sequence[str]) -> None"));
+                "collections.abc.Sequence[str], metadata: dict[str, str]) -> None"));
   m.def(
       "arch_names",
       [] {

@@ -32,8 +32,12 @@ class ModelSource {
 /// The bytes of a `bytes`.
 std::span<const std::byte> bytes_of(nanobind::handle bytes);
 
+/// What exporters note, by its keys.
+using Metadata = decltype(Model::metadata);
+
 /// A model of the same network, whose modules are shared.
-Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels);
+Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels,
+               Metadata metadata = {});
 
 /// Model files, the ready-made networks, and classes out of scores.
 void bind_model(nanobind::module_& m);

@@ -63,7 +63,9 @@ std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& giv
                          }};
   const bool is_op = detail::find_op(op) != nullptr;
   if (is_op && !shapes.empty()) fail(op, ": takes its operands as inputs; ", shapes.begin()->first, " is none of it");
-  std::shared_ptr<Module> module = is_op ? std::make_shared<Op>(op, attributes) : detail::make_module(op, spec);
+  std::vector<std::string> ops;
+  for (const detail::OpRow& row : detail::all_ops()) ops.emplace_back(row.name);
+  std::shared_ptr<Module> module = is_op ? std::make_shared<Op>(op, attributes) : detail::make_module(op, spec, ops);
   for (const auto& [name, value] : values) module->set_parameter(name, value);
   return module;
 }

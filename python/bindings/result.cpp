@@ -124,14 +124,23 @@ nb::dict cuda_array_interface(const Result& self) {
 }
 
 nb::object to_numpy(const Result& self) {
-  if (self.tensor.dtype() == DType::bf16) detail::fail("lamina.Tensor: NumPy has no bf16; use torch.from_dlpack(x)");
   Result host = {.tensor = self.tensor, .read_only = self.read_only && self.tensor.device().is_cpu()};
   if (self.tensor.device().is_cuda()) {
     const WithoutGil release;
     if (self.ready != nullptr) self.ready->synchronize();
     host.tensor = self.tensor.to(Device::cpu());
   }
+  if (host.tensor.dtype() == DType::bf16) host = {.tensor = host.tensor.to(DType::f32)};  // NumPy has no bf16
   return to_python(std::move(host));
+}
+
+/// As other libraries have it, not of memory of a GPU: that takes a copy, which is asked for.
+nb::object as_array(const Result& self, nb::handle dtype, nb::handle copy) {
+  if (self.tensor.device().is_cuda()) throw nb::type_error("lamina.Tensor: it is on a GPU; t.numpy() copies it");
+  const nb::object array = to_numpy(self);
+  if (dtype.is_none() && copy.is_none()) return array;
+  const bool copied = !copy.is_none() && nb::cast<bool>(copy);
+  return nb::module_::import_("numpy").attr(copied ? "array" : "asarray")(array, dtype);
 }
 
 DType dtype_named(const std::string& text) {
@@ -211,7 +220,9 @@ void bind_result(nb::module_& m) {
       .def_prop_ro(
           "device", [](const Result& self) { return to_string(self.tensor.device()); }, "cpu, cuda:0, ...")
       .def("numpy", &to_numpy, nb::sig("def numpy(self) -> typing.Any"),
-           "The elements as a NumPy array; copied, when they are computed, from a GPU.")
+           "The elements as a NumPy array; copied, when they are computed, from a GPU. Those of bf16 become float32.")
+      .def("__array__", &as_array, nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
+           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> typing.Any"))
       .def("__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("max_version") = nb::none(),
            nb::arg("dl_device") = nb::none(), nb::arg("copy") = nb::none(),
            nb::sig("def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, "

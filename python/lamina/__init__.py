@@ -10,11 +10,11 @@ Whatever fails raises lamina.Error, a ValueError, which says the place, what was
 not there is a FileNotFoundError too.
 """
 
-import sys
+import sys as _sys
 
 from . import _core, _signatures
 
-if not getattr(sys, "_is_gil_enabled", lambda: True)():
+if not getattr(_sys, "_is_gil_enabled", lambda: True)():
     raise ImportError("lamina: expected an interpreter with the GIL, got a free-threaded one without it; start Python "
                       "with PYTHON_GIL=1, or -X gil=1")
 _signatures.describe(_core)
@@ -22,7 +22,7 @@ _signatures.describe(_core)
 from ._core import (DeviceDescription, Error, Graph, NoSuchFile, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
                     Stop, Stopped, Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
-from ._detect import Detected, Detections, Detector
+from ._detect import Detected, Detection, Detections, Detector
 from ._model import Model, arch, imagenet_labels, load
 from ._options import CompileOptions
 from ._photos import Classified
@@ -39,7 +39,7 @@ Stop.__doc__ = """What ends runs that were given it, from another thread. It sta
 Error.__module__ = NoSuchFile.__module__ = Stopped.__module__ = PoolFull.__module__ = __name__
 
 __all__ = [
-    "Classified", "CompileOptions", "Detected", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NoSuchFile", "NotFiniteWarning", "Plan",
+    "Classified", "CompileOptions", "Detected", "Detection", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NoSuchFile", "NotFiniteWarning", "Plan",
     "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Stop", "Stopped", "Tensor", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load", "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from typing import Any, overload
@@ -14,26 +14,30 @@ from . import _core, _photos
 from ._core import Error, Graph, Preprocess
 from ._network import Network
 from ._signatures import with_options
-from ._sources import Path, Source, file_of
+from ._sources import OpenFile, Path, Source, file_of
 
 
 class Model(Network):
     """A network with its weights, and how a photograph becomes its input and a score a name.
 
     `graph` is the network, `preprocess` a Preprocess or None, `labels` the classes' names or an empty list, `warnings`
-    what loading noticed. Threads may share a Model. It can be copied, and pickled, with its weights.
+    what loading noticed, `metadata` the exporter's notes. Threads may share a Model. It can be copied, and pickled, with its weights.
     """
 
     __slots__ = ("_classifiers",)
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
-                 warnings: Sequence[str] = ()) -> None:
-        super().__init__(graph, preprocess, labels, warnings)
+                 warnings: Sequence[str] = (), metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(graph, preprocess, labels, warnings, metadata)
         self._classifiers = _photos.Classifiers(self)
 
     @overload
-    def classify(self, photos: _photos.Photo, top: int = 5, *, batch: int = 16, upright: bool = True,
-                 progress: bool = False, **options: Any) -> list[tuple[str, float]]: ...
+    def classify(self, photos: bytes | bytearray | memoryview | OpenFile | _photos.Picture, top: int = 5, *, batch: int = 16,
+                 upright: bool = True, progress: bool = False, **options: Any) -> list[tuple[str, float]]: ...
+
+    @overload  # a path may be a folder's, an array several photographs: which of the two lists it is shows when it runs
+    def classify(self, photos: Path | _photos.Pixels, top: int = 5, *, batch: int = 16, upright: bool = True,
+                 progress: bool = False, **options: Any) -> list[Any]: ...
 
     @overload
     def classify(self, photos: Iterable[_photos.Photo], top: int = 5, *, batch: int = 16, upright: bool = True,
@@ -52,11 +56,11 @@ class Model(Network):
         return self._classifiers.classify(photos, top, batch, upright, progress, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Model, (self.graph, self.preprocess, self.labels, self.warnings)
+        return Model, (self.graph, self.preprocess, self.labels, self.warnings, self.metadata)
 
     def save(self, path: Path) -> None:
         """Writes a model file; an .onnx file has the graph alone. An existing file is replaced only on success."""
-        _core.save_model(path, self.graph, self.preprocess, self.labels)
+        _core.save_model(path, self.graph, self.preprocess, self.labels, self.metadata)
 
     def _repr_html_(self) -> str:
         """Its nodes, where their shapes are known."""
@@ -74,7 +78,7 @@ def load(source: Source) -> Model:
     """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content: a path, the bytes of one, or an
     open file."""
     file = _core.load_model(file_of(source))
-    return Model(file.graph, file.preprocess, file.labels, file.warnings)
+    return Model(file.graph, file.preprocess, file.labels, file.warnings, file.metadata)
 
 
 def arch(name: str, weights: Source | dict[str, Any], *, key: str = "", strip_prefix: str = "") -> Model:
@@ -94,7 +98,7 @@ def _file_of(graph: Graph) -> tuple[Any, ...]:
     """How a graph is pickled: as a model file."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "graph.safetensors")
-        _core.save_model(path, graph, None, [])
+        _core.save_model(path, graph, None, [], {})
         with open(path, "rb") as file:
             return _graph_of, (file.read(),)
 

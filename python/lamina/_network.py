@@ -73,7 +73,7 @@ def host_array(x: Any) -> Any:
         return None
     try:
         return np.asarray(x.detach() if hasattr(x, "detach") else x)
-    except (TypeError, RuntimeError):  # of a type that NumPy has not, such as bfloat16
+    except (TypeError, RuntimeError):  # of a type that NumPy has not, such as PyTorch's bfloat16
         return None
 
 
@@ -84,26 +84,47 @@ def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any
     if kind is not None and isinstance(x, (list, int, float)):
         return np.asarray(x, kind)
     array = host_array(x)
+    if array is None and dtype == "f32" and str(getattr(x, "dtype", "")) == "torch.bfloat16":
+        return fitted(x.float(), declared, dtype)  # which NumPy has not
     if array is None:
         return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
-    if kind is not None and (array.dtype.kind == kind.kind or {array.dtype.kind, kind.kind} == set("iu")):
+    if kind is not None and (array.dtype.kind == kind.kind or {array.dtype.kind, kind.kind} == set("iu")
+                             or (dtype == "f32" and array.dtype.name == "bfloat16")):  # of JAX
         array = array.astype(kind, copy=False)
-    if len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
+    own = kind is None or array.dtype == kind  # else it is refused, by the shape that it came with
+    if own and len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
         array = array.transpose(0, 3, 1, 2)
     return np.asarray(array, order="C")
+
+
+def text_of(shape: Sequence[int | str]) -> str:
+    """As messages have it: [N, 3, 224, 224]."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def require_rank(name: str, array: Any, declared: tuple[int | str, ...], dtype: str, classifies: bool) -> None:
+    """Raises Error for an image where a batch of them is expected."""
+    given = getattr(array, "shape", declared)
+    if "..." not in declared and len(given) == len(declared) - 1 and declared[0] in ("N", "?", 1):
+        is_photo = classifies and len(given) == 3 and 3 in (given[0], given[2])
+        photo = ", and classify takes a photograph as it is" if is_photo else ""
+        kind = str(array.dtype).removeprefix("torch.")
+        kind = {np.dtype(code).name: own for own, code in _KINDS.items()}.get(kind, kind)
+        raise Error(f"{name}: expected {dtype} {text_of(declared)}, got {kind} {text_of(given)}; x[None] is a batch of one{photo}")
 
 
 class Network:
     """What plans and pools are compiled from: all of a Model but its classifiers, which are made of pools."""
 
-    __slots__ = ("graph", "warnings", "_preprocess", "_labels", "_plans", "_by_value", "__weakref__")
+    __slots__ = ("graph", "warnings", "metadata", "_preprocess", "_labels", "_plans", "_by_value", "__weakref__")
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
-                 warnings: Sequence[str] = (), kinds: int = 4) -> None:
+                 warnings: Sequence[str] = (), metadata: Mapping[str, str] | None = None, kinds: int = 4) -> None:
         self.graph = graph
         self.preprocess = preprocess
         self.labels = list(labels)
         self.warnings = list(warnings)
+        self.metadata = dict(metadata or {})
         self._plans: Idle[Plan] = Idle(kinds)
         self._by_value: set[str] = set()  # inputs whose values decide shapes, axes or weights
 
@@ -126,8 +147,8 @@ class Network:
         return self._labels
 
     @labels.setter
-    def labels(self, names: Sequence[str]) -> None:
-        texts = [] if isinstance(names, str) else list(names)
+    def labels(self, names: Sequence[str] | None) -> None:
+        texts = [] if isinstance(names, str) else list(names or ())
         if isinstance(names, str) or not all(isinstance(name, str) for name in texts):
             raise Error(f"labels: expected a list of texts, one for each class, got {names!r:.80}")
         self._labels = texts
@@ -178,6 +199,10 @@ class Network:
     def plan_for(self, x: Any, options: Mapping[str, Any]) -> Iterator[Plan]:
         """A plan of this thread's for arrays like x, those whose values matter being part of it."""
         arrays = self._named(x, options)
+        names = [name for name in self.graph.input_names if name not in options.get("constants", ())]
+        for name in names:
+            if name not in arrays:
+                raise Error(f'run: input "{name}" is missing; expected {", ".join(names)}')
         with ExitStack() as stack:
             while True:
                 given = {name: np.asarray(arrays[name], order="C") for name in sorted(self._by_value) if name in arrays}
@@ -201,16 +226,22 @@ class Network:
     def _plan_like(self, arrays: Mapping[str, Any], options: Mapping[str, Any]) -> AbstractContextManager[Plan]:
         ports = [(name, declared) for name, declared in zip(self.graph.input_names, self.graph.input_shapes)
                  if name not in options.get("constants", ())]
+        for name, declared, dtype in zip(self.graph.input_names, self.graph.input_shapes, self.graph.input_dtypes):
+            require_rank(name, arrays.get(name), declared, dtype, hasattr(self, "classify"))
         keywords: dict[str, Any] = dict(options)
+        # A file says of an extent that it is open, not that it is that of another input.
+        batched = [arrays[name] for name, declared in ports if declared[:1] == ("N",) and name in arrays]
+        batches = {array.shape[0] for array in batched if hasattr(array, "shape") and len(array.shape) > 0}
+        apart = len(batches) > 1 and "batch" not in options
         turned = bool(options.get("photos")) or str(options.get("input_format")).endswith("nhwc")
         opened = {}
         for name, declared in ports:
             given: tuple[int, ...] = getattr(arrays.get(name), "shape", ())
-            if declared[:1] == ("N",) and len(given) == len(declared):
+            if declared[:1] == ("N",) and len(given) == len(declared) and not apart:
                 keywords.setdefault("batch", given[0])
-            if given and (is_open(declared) or "N" in declared[1:]):
+            if given and (is_open(declared) or "N" in declared[not apart:]):
                 extents = tuple(given[i] for i in (0, 3, 1, 2)) if turned and len(given) == 4 else tuple(given)
-                opened[name] = (*declared[:1], *extents[1:]) if declared[:1] == ("N",) else extents
+                opened[name] = (*declared[:1], *extents[1:]) if declared[:1] == ("N",) and not apart else extents
             lender = getattr(arrays.get(name), "__dlpack_device__", None)
             if lender is not None and lender()[0] == 2:  # kDLCUDA
                 keywords.setdefault("device", f"cuda:{lender()[1]}")

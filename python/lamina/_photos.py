@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._core import Error, Preprocess
-from ._html import Classes
+from ._html import Bar, Classes, table
 from ._network import Idle, Network, is_open
 from ._pool import Pool
 from ._sources import OpenFile
@@ -45,6 +45,15 @@ class Classified(NamedTuple):
     classes: list[tuple[str, float]]
     """The most probable first; empty if there is an error"""
     error: str | None = None
+
+
+class Photographs(list[Classified]):
+    """Those of a folder, or several, in order."""
+
+    def _repr_html_(self) -> str:
+        return table(("photo", "class", "score"), (
+            (row.photo if isinstance(row.photo, (str, os.PathLike)) else f"photograph {number}", row.error or row.classes[0][0],
+             "" if row.error else Bar(row.classes[0][1])) for number, row in enumerate(self, 1)))
 
 
 def photos_of(folder: Path) -> list[str]:
@@ -136,7 +145,7 @@ class Classifiers:
                 rows = classifier.pixels()
                 classifier.read(photos, rows[0], upright)
                 return Classes(classifier.classes(classifier.pool(rows)[:1], top)[0])
-            return list(shown(run(classifier, work, top, upright), len(work), progress))
+            return Photographs(shown(run(classifier, work, top, upright), len(work), progress))
 
 
 class Batch(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
@@ -26,21 +28,35 @@ def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tu
         alpha = found.has_transparency_data
         if not whole:
             return *found.size, alpha, b""
-        upright = seen(found) if on_white else ImageOps.exif_transpose(found)
-        return *upright.size, alpha, upright.convert("RGB").tobytes()
+        upright = ImageOps.exif_transpose(found)
+        return *upright.size, alpha, rgb(upright, on_white).tobytes()
     except (KeyError, UnidentifiedImageError):
         return f"this is {content}, damaged or of a sort that Pillow does not read"
     except Exception as error:
         return f"this is {content}, which Pillow cannot read: {error}"
 
 
-def seen(found: Picture) -> Picture:
-    """Turned as its EXIF data say, and laid on white where pixels may be transparent."""
-    from PIL import Image, ImageOps
-    upright = ImageOps.exif_transpose(found)
-    if not upright.has_transparency_data:
-        return upright
-    front = upright.convert("RGBA")
+def as_read(found: Picture, upright: bool) -> Picture:
+    """The pixels of an image of Pillow, RGB: turned as its EXIF data say and laid on white if they are wanted `upright`."""
+    from PIL import ImageOps
+    return rgb(ImageOps.exif_transpose(found) if upright else found, upright)
+
+
+def rgb(found: Picture, on_white: bool) -> Picture:
+    """Of 16 bits the upper eight, as files of them are read: Pillow's convert("RGB") makes white of all above 255."""
+    from PIL import Image
+    if found.mode in ("I", "F"):
+        raise ValueError(f"expected an image of 8 or 16 bits, got mode {found.mode}, which does not say what is white; "
+                         'convert it, e.g. to "I;16" or, from 0 to 255, to "L"')
+    if found.mode.startswith("I;16"):
+        levels = np.asarray(found)
+        grey = (levels >> 8).astype(np.uint8)
+        if on_white and isinstance(clear := found.info.get("transparency"), int):
+            grey[levels == clear] = 255
+        return Image.fromarray(grey).convert("RGB")
+    if not (on_white and found.has_transparency_data):
+        return found.convert("RGB")
+    front = found.convert("RGBA")
     white = Image.new("RGB", front.size, "white")
     white.paste(front, mask=front)
     return white

@@ -75,7 +75,7 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
         options.setdefault("input_shapes", {model.input_names[0]: samples[0].shape})
     file, layers, error, agreement, compared, held_back, equalized = make(
         model.graph, model.preprocess, model.labels, samples, calibration, max_error, equalize, correct_bias, progress, **options)
-    made = Model(file.graph, file.preprocess, file.labels)
+    made = Model(file.graph, file.preprocess, file.labels, metadata=model.metadata)
     if out is not None and not error < 1 and not force:
         raise Error(f"quantize: in eight bits the outputs are off by {error:.3g} times what they are: nothing was written; "
                     "max_error leaves layers in floats, force=True writes it nevertheless")

@@ -10,7 +10,8 @@ import pytest
 
 import lamina
 
-GOLDEN = Path(__file__).resolve().parents[2] / "tests/golden/detect"
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests/golden/detect"
 
 
 @pytest.fixture
@@ -35,16 +36,37 @@ def test_boxes_are_arrays(photo, tmp_path):
         np.testing.assert_array_equal(detector(other).boxes, found.boxes)
 
 
-def test_the_length_is_the_number_of_things(photo):
-    """And what a tuple of fields does it still does."""
-    detector = lamina.Detector(GOLDEN / "raw.onnx", "cpu")
+@pytest.mark.parametrize("name", ["raw", "segment", "pose", "obb"])
+def test_an_answer_is_a_sequence_of_things(photo, name):
+    detector = lamina.Detector(GOLDEN / f"{name}.onnx", "cpu")
     found = detector(photo)
-    assert len(found) == len(found.scores) > 3 and found
-    assert len(detector(photo, 1.0)) == 0 and not detector(photo, 1.0)
-    boxes, scores, classes, names, points, masks, turned = found
-    assert boxes is found.boxes is found[0] and names is found.names and scores is found[1] and turned is None
-    assert found._replace(names=["x"]).names == ["x"] and list(found._asdict()) == list(found._fields)
-    assert len(copy.copy(found)) == len(pickle.loads(pickle.dumps(found))) == len(found)
+    assert len(found) == len(list(found)) == len(tuple(reversed(found))) == len(found.scores) > 1 and found
+    assert len(detector(photo, 1.0)) == 0 and not detector(photo, 1.0) and "nothing" in repr(detector(photo, 1.0))
+    for i, thing in enumerate(found):
+        assert (thing.score, thing.label, thing.name) == (found.scores[i], found.classes[i], found.names[i])
+        assert np.array_equal(thing.box, found.boxes[i])
+        for one, all_of in ((thing.points, found.points), (thing.mask, found.masks), (thing.turned, found.turned)):
+            assert one is all_of is None or np.array_equal(one, all_of[i])
+    assert found[-1].score == found.scores[-1] and [each.name for each in found[:2]] == found[:2].names == found.names[:2]
+    with pytest.raises(IndexError):
+        found[len(found)]
+    for other in (copy.copy(found), pickle.loads(pickle.dumps(found))):
+        assert len(other) == len(found) and np.array_equal(other.boxes, found.boxes)
+
+
+def test_a_detector_is_of_a_model_too_and_can_be_copied(photo, tmp_path):
+    """With what the exporter noted, which a file of the model keeps."""
+    expected = lamina.Detector(GOLDEN / "pose.onnx", device="cpu")
+    model = lamina.load(GOLDEN / "pose.onnx")
+    assert model.metadata["task"] == "pose"
+    model.save(tmp_path / "pose.safetensors")
+    for same in (lamina.Detector(model, "cpu"), lamina.Detector(tmp_path / "pose.safetensors", "cpu"), pickle.loads(pickle.dumps(expected)),
+                 copy.copy(expected), pickle.loads(pickle.dumps(lamina.Detector(model, "cpu", labels=expected.names)))):
+        assert (same.task, same.names, same.input_shape) == (expected.task, expected.names, expected.input_shape)
+        np.testing.assert_array_equal(same(photo).points, expected(photo).points)
+    assert lamina.Detector(model, "cpu", labels=["x"]).names[0] == "x" and model.labels != ["x"]
+    with pytest.raises(lamina.Error, match="^model: "):
+        lamina.Detector(lamina.load(ROOT / "weights/digits.safetensors"), "cpu")
 
 
 def test_boxes_scores_and_classes_may_be_three_outputs(photo):
@@ -100,11 +122,11 @@ def test_what_is_wrong_is_said(photo):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, 2)
     with pytest.raises(TypeError, match="several photographs, got int"):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(3)
-    with pytest.raises(TypeError, match='Detector: there is no option "device"; nearest: "devices"'):
-        lamina.Detector(GOLDEN / "raw.onnx", device="cpu")
-    with pytest.raises(TypeError, match='opened as "rb", got Model$'):
-        lamina.Detector(lamina.load(GOLDEN / "raw.onnx"))
-    with pytest.raises(lamina.Error, match="class of the model"):
-        lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, classes=["cow"])
+    with pytest.raises(TypeError, match='Detector: there is no option "devices"; nearest: "device"'):
+        lamina.Detector(GOLDEN / "raw.onnx", devices="cpu")
+    with pytest.raises(TypeError, match='Detector: there is no option "conf"; nearest: "confidence"'):
+        lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, conf=0.1)
+    with pytest.raises(lamina.Error, match="""class of the model, got 'dogs'; nearest: "dog\""""):
+        lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, classes=["dogs"])
     with pytest.raises(lamina.Error, match="missing.onnx"):
         lamina.Detector(GOLDEN / "missing.onnx")

@@ -1,6 +1,8 @@
-"""Python's lines in README.md, python.md and coming_from.md run as they are written, page by page, beside the files that they name."""
+"""Python's lines in README.md, python.md and coming_from.md run as they are written, page by page, beside the files that they name;
+and what a type checker is told of an answer is what it is."""
 
 import re
+from pathlib import Path
 
 import lamina
 import numpy as np
@@ -39,3 +41,35 @@ def test_the_lines_of_a_page_run(page, folder):
             exec(compile(block, page, "exec"), there)
         except ModuleNotFoundError as missing:  # PyTorch, OpenCV
             assert missing.name in ("cv2", "onnx", "onnxscript", "torch"), missing
+
+
+PROGRAM = """
+from pathlib import Path
+import numpy as np
+import lamina
+model = lamina.load("net.onnx")
+pixels = np.zeros((2, 2, 3), np.uint8)
+reveal_type(model.classify(b""))
+reveal_type(model.classify("cat.jpg"))
+reveal_type(model.classify(pixels))
+reveal_type(model.classify(["cat.jpg", Path("dog.jpg")]))
+detector = lamina.Detector(model)
+reveal_type(detector(b""))
+reveal_type(detector("photos"))
+reveal_type(detector([b""]))
+reveal_type(detector(b"")[0].box)
+"""
+SEEN = [r"list\[tuple\[str, float\]\]", r"list\[Any\]", r"list\[Any\]", r"list\[.*lamina._photos.Classified\]+", r"lamina._detect.Detections", "Any",
+        r"list\[.*lamina._detect.Detected\]+", r"numpy.ndarray\[.*"]
+
+
+def test_hints(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    if not Path(lamina.__file__).with_name("_core.pyi").exists():
+        pytest.skip("stubs are made with a wheel")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    said, _, _ = api.run(["--no-incremental", "--cache-dir", str(tmp_path), str(tmp_path / "program.py")])
+    shown = [line for line in said.splitlines() if "Revealed type" in line]
+    assert len(shown) == len(SEEN) and "error" not in said, said
+    for line, expected in zip(shown, SEEN):
+        assert re.search(f'"{expected}"', line.replace("builtins.", "").replace("typing.", "")), said

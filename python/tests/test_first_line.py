@@ -1,6 +1,7 @@
 """What people hand over first: arrays of every sort, bytes, open files; and what they look at."""
 
 import asyncio
+import importlib
 import io
 import subprocess
 import sys
@@ -73,6 +74,21 @@ def test_what_is_transparent_is_the_same_as_a_file_and_as_pixels(tmp_path):
         np.testing.assert_array_equal(lamina.read_image(given, upright=False), pixels[..., :3])
 
 
+def test_an_image_of_16_bits_is_the_same_as_its_file(digits, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    levels = np.random.default_rng(0).integers(0, 65536, (9, 7)).astype(np.uint16)
+    for name, saved in (("grey", {}), ("clear", {"transparency": int(levels[0, 0])})):
+        Image.fromarray(levels).save(tmp_path / f"{name}.png", **saved)
+        picture = Image.open(tmp_path / f"{name}.png")
+        for upright in (True, False):
+            expected = lamina.read_image(tmp_path / f"{name}.png", upright=upright)
+            np.testing.assert_array_equal(lamina.read_image(picture, upright=upright), expected)
+        np.testing.assert_array_equal(expected, np.dstack([levels >> 8] * 3))
+    for other in (levels.astype(np.int32), levels.astype(np.float32)):  # which of their numbers is white?
+        with pytest.raises(lamina.Error, match="expected an image of 8 or 16 bits, got mode [IF], .*convert"):
+            lamina.read_image(Image.fromarray(other))
+
+
 @pytest.mark.parametrize("shape", [(8, 8, 2), (2, 8, 8), (8, 8, 5), (8,) * 5, (8, 8, 3, 1)])
 def test_what_is_no_picture_is_named(digits, shape):
     with pytest.raises(lamina.Error, match=r"photo: expected u8 \[height, width\], \[height, width, 3\] or \[3, height, width\], or 1 or 4"):
@@ -121,6 +137,41 @@ def test_what_would_change_a_value_is_refused(digits, x):
             plan(strict)
 
 
+def test_what_has_no_batch_in_front_is_told_how(digits, x):
+    for one, hint in ((x[0], "classify"), ((x[0] * 255).astype(np.uint8), "classify"), (x[0].transpose(1, 2, 0), "classify")):
+        with pytest.raises(lamina.Error, match=rf"input: expected f32 \[N, 3, 32, 32\], got .*; x\[None\] is a batch of one, and {hint}"):
+            digits(one, device="cpu")
+    with pytest.raises(lamina.Error, match=r"got i32 \[2, 32, 32, 3\]"):  # as it came
+        digits(x.transpose(0, 2, 3, 1).astype(np.int32), device="cpu")
+    with pytest.raises(lamina.Error, match=r"got f32 \[2, 3, 32, 32\].*; fewer images may be given, not more"):
+        digits.compile(device="cpu")(x)
+
+
+@pytest.mark.parametrize("names", [(None, None), ("batch", "batch"), ("texts", "images")])
+def test_open_extents_of_two_inputs_are_two_numbers(tmp_path, names):
+    """Whatever the file calls them: ONNX Runtime does not compare them either."""
+    nodes = [onnx.node("Transpose", ["image"], "turned", perm=[1, 0]), onnx.node("MatMul", ["text", "turned"], "y")]
+    path = onnx.write(tmp_path / "clip.onnx", nodes, [("text", "float32", [names[0], 4]), ("image", "float32", [names[1], 4])],
+                      [("y", "float32", [None, None])], {})
+    model, rng = lamina.load(path), np.random.default_rng(0)
+    session = importlib.import_module("lamina.onnxruntime").InferenceSession(path)
+    for texts, images in ((3, 2), (2, 3), (2, 2), (1, 4)):
+        text, image = (rng.integers(-3, 4, (rows, 4)).astype(np.float32) for rows in (texts, images))
+        np.testing.assert_array_equal(model((text, image), device="cpu"), text @ image.T)
+        np.testing.assert_array_equal(session.run(None, {"text": text, "image": image})[0], text @ image.T)
+    with pytest.raises(lamina.Error, match='^run: input "image" is missing; expected text, image$'):
+        model({"text": text}, device="cpu")
+    unused = onnx.write(tmp_path / "unused.onnx", [onnx.node("Relu", ["x"], "y")], [("x", "float32", ["n"]), ("z", "float32", ["n"])],
+                        [("y", "float32", ["n"])], {})
+    assert lamina.load(unused)((np.ones(2, np.float32), np.ones(1, np.float32)), device="cpu").tolist() == [1, 1]
+
+
+def test_results_in_bf16_are_arrays(digits, x):
+    y = digits(x, device="cpu", output_format="bf16")
+    assert (np.asarray(y).dtype, np.asarray(y).shape) == (np.float32, (2, 10)) and np.array_equal(np.asarray(y), y.numpy())
+    np.testing.assert_allclose(np.asarray(y, np.float64), digits(x, device="cpu"), rtol=2**-8)
+
+
 def test_numbers_of_integers(tmp_path):
     model = lamina.load(onnx.write(tmp_path / "net.onnx", [onnx.node("Gather", ["table", "at"], "y")], [("at", "int64", ["n"])],
                                    [("y", "float32", ["n", 2])], {"table": np.arange(6, dtype=np.float32).reshape(3, 2)}))
@@ -165,6 +216,8 @@ def test_keywords_are_explained(digits):
 def test_what_notebooks_show(digits, tmp_path):
     html = digits.classify(SEVEN, top=2, threads=1)._repr_html_()
     assert html.count("<tr>") == 3 and "seven" in html and "100.0 %" in html
+    several = digits.classify([SEVEN, b"none"], threads=1)._repr_html_()
+    assert several.count("<tr>") == 3 and "7.png" in several and "seven" in several and "photograph 2" in several
     assert "features.0" in digits._repr_html_() and "&lt;lamina.Model" in digits._repr_html_()
     found = lamina.Detector(ROOT / "tests/golden/detect/raw.onnx", "cpu", labels=["<b>", "b", "c"])(ROOT / "docs/images/chelsea.png", confidence=0)
     assert "<b>" not in found._repr_html_() and found._repr_html_().count("<tr>") == len(found.scores) + 1

@@ -157,6 +157,21 @@ def test_preprocess_may_letterbox():
         lamina.Preprocess(8, 8, aspect="squeezed")
 
 
+def test_preprocess_says_what_is_wrong_with_it():
+    assert lamina.Preprocess(mean=0.5, std=2, fill=9) == lamina.Preprocess(mean=(0.5,) * 3, std=(2,) * 3, fill=(9,) * 3)
+    for settings, said in (({"resize": (256, 256)}, r"resize: expected a number of pixels, got \(256, 256\)"),
+                           ({"mean": (1, 2)}, "mean: expected a number or three, red, green and blue"),
+                           ({"fill": 256}, "fill: expected a number from 0 to 255 or three")):
+        with pytest.raises(TypeError, match=f"^{said}"):
+            lamina.Preprocess(**settings)
+    for settings, said in (({"crop": -1}, "expected crop of 1 to 10000"), ({"std": (1, 0, 1)}, "expected a finite std other than 0")):
+        with pytest.raises(lamina.Error, match=said):
+            lamina.Preprocess(**settings)
+    settings = lamina.caffe_imagenet()
+    assert settings.replace() == settings != settings.replace(crop=200) == lamina.Preprocess(
+        settings.resize, 200, settings.mean, settings.std, settings.divisor, settings.order, settings.aspect)
+
+
 def test_preprocess_goes_to_other_processes():
     settings = lamina.Preprocess(40, 32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 1.0, "bgr", "ignored")
     assert pickle.loads(pickle.dumps(settings)) == copy.deepcopy(settings) == settings
@@ -165,7 +180,8 @@ def test_preprocess_goes_to_other_processes():
 def test_graph_mistakes():
     graph = lamina.Graph()
     x = graph.input("x", ("N", 3, 8, 8))
-    for op, fields, words in [("conv3", {}, "unknown op"), ("conv2d", {}, "weight"),
+    for op, fields, words in [("conv3", {}, 'unknown op "conv3"; nearest: .*"conv2d"'), ("conv2d", {}, "weight"),
+                              ("Hardswish", {}, 'unknown op "Hardswish"; nearest: .*"HardSwish"'),
                               ("relu", {"slope": 1}, "slope"), ("conv2d", {"weight": (4, 5, 3, 3)}, "channels")]:
         with pytest.raises(lamina.Error, match=f"node: .*{words}"):
             graph.add("node", op, x, **fields)

@@ -97,7 +97,7 @@ def test_names_what_is_wrong(session, x):
         session.run(["scores"], {"input": x})
     with pytest.raises(lamina.Error, match="expected inputs input, got image"):
         session.run(None, {"image": x})
-    with pytest.raises(lamina.Error, match=r"input: expected f32 \[1, 3, 32, 32\].* got f32 \[3, 32, 32\]"):
+    with pytest.raises(lamina.Error, match=r"input: expected f32 \[N, 3, 32, 32\], got f32 \[3, 32, 32\]; x\[None\] is a batch of one$"):
         session.run(None, {"input": x[0]})
 
 

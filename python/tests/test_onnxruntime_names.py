@@ -165,11 +165,13 @@ def test_bindings_that_lack_something(relu, x):
     with pytest.raises(RuntimeError, match="there is no input z; expected one of x"):
         binding.bind_cpu_input("z", x)
     binding.bind_cpu_input("x", x)
-    session.run_with_iobinding(binding)
+    with pytest.raises(RuntimeError, match="no output is bound"):  # as ONNX Runtime has it
+        session.run_with_iobinding(binding)
     assert binding.get_outputs() == []
     binding.bind_output("y")
     session.run_with_iobinding(binding)
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], np.maximum(x, 0))
+    assert (session.get_tuning_results(), session.get_profiling_start_time_ns()) == ([], 0)
 
 
 STATE = ort.capi.onnxruntime_pybind11_state
@@ -279,6 +281,12 @@ print(onnxruntime.InferenceSession(sys.argv[1], providers=C.get_available_provid
 def test_packages_that_import_onnxruntime_get_this(relu):
     said = subprocess.run([sys.executable, "-c", PROGRAM, relu], capture_output=True, text=True)
     assert said.stdout == "x\n", said.stderr
+    before = "import lamina.onnxruntime.everywhere, importlib.util as u; assert u.find_spec('onnxruntime.training') is None; "
+    for line in ("import onnxruntime.training", "from onnxruntime.quantization import quantize_dynamic", "from onnxruntime import OrtDevice"):
+        said = subprocess.run([sys.executable, "-c", before + line], capture_output=True, text=True)
+        assert "of onnxruntime: lamina.onnxruntime.everywhere stands in for onnxruntime here" in said.stderr, said
+    said = subprocess.run([sys.executable, "-c", before + "import onnxruntime; assert not hasattr(onnxruntime, 'OrtDevice')"])
+    assert said.returncode == 0
     late = "import sys; sys.modules['onnxruntime'] = sys; import lamina.onnxruntime.everywhere"
     said = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
     assert "onnxruntime was imported before: import this first" in said.stderr

@@ -90,7 +90,7 @@ def test_signatures_say_every_keyword(digits, plan):
         return {name: each.default for name, each in inspect.signature(function).parameters.items()}
 
     options = set(lamina.CompileOptions.__annotations__)
-    without = {lamina.Pool: {"device"}, lamina.Detector: {"device", "photos", "output_format", "outputs"}}
+    without = {lamina.Pool: {"device"}, lamina.Detector: {"photos", "output_format", "outputs"}}
     for function in (digits, digits.compile, digits.plan_memory, digits.plan_summary, digits.classify, lamina.Pool, lamina.Detector,
                      digits.graph.compile, lamina.quantize, lamina.ray.Classifier, lamina.onnxruntime.InferenceSession):
         assert options & set(defaults(function)) == options - without.get(function, set()) and "options" not in defaults(function)

@@ -1,5 +1,6 @@
 #include "detect/detect.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -105,20 +106,28 @@ class PyDetector {
   unsigned generation_;
 };
 
-std::unique_ptr<PyDetector> make_detector(nb::handle file, const std::string& devices, int size,
+std::unique_ptr<PyDetector> make_detector(nb::handle given, const std::string& devices, int size,
                                           std::vector<std::string> labels, const nb::kwargs& fields) {
-  const ModelSource source(file);
+  std::optional<Model> loaded;  // else it is a file
+  std::optional<ModelSource> source;
+  if (nb::hasattr(given, "graph")) {
+    const auto field = [&]<class T>(const char* name, T) { return nb::cast<T>(given.attr(name)); };
+    loaded = model_of(nb::cast<const Graph&>(given.attr("graph")), field("preprocess", std::optional<Preprocess>()),
+                      field("labels", std::vector<std::string>()), field("metadata", Metadata()));
+  } else {
+    source.emplace(given);
+  }
   CompileOptions compile = options_from(fields, nullptr);
   const std::vector<Device> chosen =
       parse_devices(devices == "all" ? (best_device().is_cuda() ? "cuda:all" : "cpu") : devices);
   compile.device = chosen.front();
   return interruptible(compile.stop, [&] {
-    Model model = source.load();
+    Model model = loaded ? std::move(*loaded) : source->load();
     if (!labels.empty()) model.labels = labels;
     try {
       return std::make_unique<PyDetector>(model, DetectorOptions{.compile = compile, .devices = chosen, .size = size});
     } catch (const Error& error) {
-      detail::fail(source.name(), ": ", error.what());
+      detail::fail(source ? source->name() : "model", ": ", error.what());
     }
   });
 }
@@ -141,9 +150,10 @@ void bind_detect(nb::module_& m) {
           nb::sig("def input_shape(self) -> tuple[int, ...]"))
       .def(
           "name", [](const PyDetector& self, int label) { return self.get().name(label); }, nb::arg("label"));
-  m.def("make_detector", &make_detector, nb::arg("file"), nb::arg("devices"), nb::arg("size"), nb::arg("labels"),
+  m.def("make_detector", &make_detector, nb::arg("given"), nb::arg("devices"), nb::arg("size"), nb::arg("labels"),
         nb::arg("options"),
-        nb::sig("def make_detector(file: str | os.PathLike[str] | bytes, devices: str, size: int, labels: "
+        nb::sig("def make_detector(given: str | os.PathLike[str] | bytes | lamina._network.Network, devices: str, "
+                "size: int, labels: "
                 "collections.abc.Sequence[str], **options: typing.Any) -> DetectorCore"));
 }
 

@@ -10,6 +10,7 @@
 #include "images/photo.h"
 #include "lamina/base/error.h"
 #include "lamina/images/named_preprocess.h"
+#include "options.h"
 #include "result.h"
 
 namespace lamina::python {
@@ -97,6 +98,27 @@ void set_named(Enum& result, const char* argument, const std::string& value, con
   result = static_cast<Enum>(found - names.begin());
 }
 
+/// Of each channel, or one number for all.
+template <class T>
+std::array<T, 3> channels_of(nb::handle value, const char* argument, const char* kind) {
+  std::array<T, 3> all{};
+  T one{};
+  if (nb::try_cast(value, all)) return all;
+  if (nb::try_cast(value, one)) return {one, one, one};
+  const std::string text =
+      detail::concat(argument, ": expected ", kind, " or three, red, green and blue, got ", nb::repr(value).c_str());
+  throw nb::type_error(text.c_str());
+}
+
+nb::dict fields_of(nb::handle settings) {
+  nb::dict fields;
+  for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding",
+                            "placement", "antialias", "crop_width"}) {
+    fields[field] = settings.attr(field);
+  }
+  return fields;
+}
+
 const char* order_of(const Preprocess& p) { return orders[static_cast<std::size_t>(p.order)]; }
 const char* aspect_of(const Preprocess& p) { return aspects[static_cast<std::size_t>(p.aspect)]; }
 const char* rounding_of(const Preprocess& p) { return roundings[static_cast<std::size_t>(p.rounding)]; }
@@ -114,16 +136,21 @@ void bind_images(nb::module_& m) {
       "CenterCrop(crop), ToTensor,\nNormalize(mean, std); then what Caffe's networks want otherwise.")
       .def(
           "__init__",
-          [](Preprocess* self, int resize, int crop, Rgb mean, Rgb std, float divisor, const std::string& order,
-             const std::string& aspect, std::array<std::uint8_t, 3> fill, const std::string& rounding,
+          [](Preprocess* self, nb::handle resize, nb::handle crop, nb::handle mean, nb::handle std, float divisor,
+             const std::string& order, const std::string& aspect, nb::handle fill, const std::string& rounding,
              const std::string& placement, bool antialias, int crop_width) {
-            Preprocess settings{resize, crop, mean, std, divisor};
+            constexpr const char* pixels = "a number of pixels";
+            Preprocess settings{as<int>(resize, "resize", pixels), as<int>(crop, "crop", pixels),
+                                channels_of<float>(mean, "mean", "a number"),
+                                channels_of<float>(std, "std", "a number"), divisor};
             settings.crop_width = crop_width;
             set_named(settings.order, "order", order, orders);
             set_named(settings.aspect, "aspect", aspect, aspects);
-            settings.fill = fill, settings.antialias = antialias;
+            settings.fill = channels_of<std::uint8_t>(fill, "fill", "a number from 0 to 255");
+            settings.antialias = antialias;
             set_named(settings.rounding, "rounding", rounding, roundings);
             set_named(settings.placement, "placement", placement, placements);
+            (void)window_of(1, 1, settings), (void)detail::level_table(settings);  // what is out of range is said now
             new (self) Preprocess(settings);
           },
           nb::arg("resize") = 256, nb::arg("crop") = 224, nb::arg("mean") = Rgb{0, 0, 0}, nb::arg("std") = Rgb{1, 1, 1},
@@ -131,9 +158,10 @@ void bind_images(nb::module_& m) {
           nb::arg("fill") = std::array<std::uint8_t, 3>{0, 0, 0}, nb::arg("rounding") = "down",
           nb::arg("placement") = "centre", nb::arg("antialias") = true, nb::arg("crop_width") = 0,
           nb::sig(
-              "def __init__(self, resize: int = 256, crop: int = 224, mean: collections.abc.Sequence[float] = (0, 0, "
-              "0), std: collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = 'rgb', "
-              "aspect: str = 'kept', fill: collections.abc.Sequence[int] = (0, 0, 0), rounding: str = 'down', "
+              "def __init__(self, resize: int = 256, crop: int = 224, mean: float | collections.abc.Sequence[float] = "
+              "(0, 0, 0), std: float | collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = "
+              "'rgb', aspect: str = 'kept', fill: int | collections.abc.Sequence[int] = (0, 0, 0), rounding: str = "
+              "'down', "
               "placement: str = 'centre', antialias: bool = True, crop_width: int = 0) -> None"))
       .def_ro("resize", &Preprocess::resize, "pixels of the short side")
       .def_ro("crop", &Preprocess::crop, "pixels of both sides of the result; of its height, where crop_width is given")
@@ -162,14 +190,17 @@ void bind_images(nb::module_& m) {
           nb::arg("other").none(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def(
           "__reduce__",
-          [](nb::handle self) {
-            nb::list fields;
-            for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding",
-                                      "placement", "antialias", "crop_width"})
-              fields.append(self.attr(field));
-            return nb::make_tuple(self.type(), nb::tuple(fields));
-          },
+          [](nb::handle self) { return nb::make_tuple(self.type(), nb::tuple(fields_of(self).values())); },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def(
+          "replace",
+          [](nb::handle self, const nb::kwargs& changes) {
+            nb::dict fields = fields_of(self);
+            fields.update(changes);
+            return self.type()(**fields);
+          },
+          nb::arg("changes"), nb::sig("def replace(self, **changes: typing.Any) -> Preprocess"),
+          "A copy in which these settings are others: p.replace(crop=288).")
       .def("__repr__", [](const Preprocess& p) {
         return detail::concat("Preprocess(resize=", p.resize, ", crop=", p.crop, ", mean=", text(p.mean),
                               ", std=", text(p.std), ", divisor=", p.divisor, ", order='", order_of(p), "', aspect='",

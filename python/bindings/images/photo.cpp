@@ -126,9 +126,7 @@ void Photo::take_array(nb::handle photo, const ImageOptions& options) {
 
 void Photo::take_pillows(nb::handle photo, bool upright) {
   rgb = asked("photo", [&] {
-    nb::object picture = nb::borrow(photo);
-    if (upright) picture = nb::module_::import_("lamina._pillow").attr("seen")(picture);
-    picture = picture.attr("convert")("RGB");
+    const nb::object picture = nb::module_::import_("lamina._pillow").attr("as_read")(photo, upright);
     view.width = nb::cast<int>(picture.attr("width"));
     view.height = nb::cast<int>(picture.attr("height"));
     return nb::object(picture.attr("tobytes")());

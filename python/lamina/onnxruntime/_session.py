@@ -138,7 +138,10 @@ class InferenceSession:
     def get_modelmeta(self) -> ModelMetadata:
         return self._declared.metadata
 
-    enable_fallback = disable_fallback = set_ep_dynamic_options = release_captured_graph = changes_nothing
+    enable_fallback = disable_fallback = set_ep_dynamic_options = release_captured_graph = set_tuning_results = changes_nothing
+
+    def get_profiling_start_time_ns(self) -> int:
+        return self._trace.start if self._trace else 0
 
     def end_profiling(self) -> str:
         """Writes the runs of a session whose SessionOptions asked for it, as a trace for Chrome, and says the file's name."""
@@ -235,6 +238,10 @@ class InferenceSession:
                             run_options: RunOptions | None = None) -> list[OrtValue]:
         """As run, from OrtValues to OrtValues."""
         return [OrtValue(array) for array in self.run(output_names, input_dict_ort_values, run_options)]
+
+    def get_tuning_results(self) -> list[dict[str, Any]]:
+        """None: kernels are chosen by rule."""
+        return []
 
     def io_binding(self) -> IOBinding:
         return IOBinding(self)

@@ -199,6 +199,8 @@ class IOBinding:
         missing = [name for name in session.input_names if name not in self._inputs]
         if missing:
             raise BindingError(f"run: input {', '.join(missing)} is not bound; bind_cpu_input or bind_input does it")
+        if not self._asked:
+            raise BindingError("run: no output is bound; bind_output does it")
         with raised_as(BindingError), session.plan_for(self._inputs) as plan:
             places = [self._asked.get(name, session.device) for name in plan.output_names]
             outputs = [new_tensor(list(shape), dtype, place) if isinstance(place, str) else place
