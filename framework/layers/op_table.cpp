@@ -177,6 +177,12 @@ std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec, s
   fail("unknown op ", quote(op), nearest_text(op, known), "; docs/formats.md and docs/inside/ops.md list Lamina's");
 }
 
+std::vector<std::string> known_ops() {
+  std::vector<std::string> names;
+  for (const Row& row : table) names.emplace_back(row.op);
+  return names;
+}
+
 bool knows_op(std::string_view op) {
   if (std::ranges::find(table, op, &Row::op) != std::end(table)) return true;
   const std::shared_lock lock(added().mutex);

@@ -13,6 +13,8 @@ namespace lamina::detail {
 /// `known` are names that it could have meant besides.
 std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec, std::vector<std::string> known = {});
 
+/// What `make_module` knows but for rows that were added.
+std::vector<std::string> known_ops();
 /// Whether `make_module` knows it.
 bool knows_op(std::string_view op);
 

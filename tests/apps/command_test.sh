@@ -65,7 +65,7 @@ expect 1 '^lamina: cannot make the folder file/sub of --out: ' features "$photo"
 mkdir empty
 expect 1 'no photographs' features empty --model "$model"
 expect 1 'missing.safetensors' features "$photo" --model missing.safetensors
-expect 2 'out: expected the name of a .png or a .jpg, or a folder, got cat.webp' features "$photo" --model "$model" --out cat.webp
+expect 2 'out: expected the name of a .png or a .jpg, or a folder, such as features/, got cat.webp' features "$photo" --model "$model" --out cat.webp
 check 'no directory of that name' test ! -e cat.webp
 expect 1 'holds weights without a graph' features "$photo" --model "$source/tests/golden/files/c_b1.npy"
 expect 2 'folder' features photos/astronaut.png photos/chelsea.png --model "$model" --out one.png
@@ -170,7 +170,7 @@ expect 1 '3 of 4 photographs classified' classify photos --model "$classifier"
 check 'JSON with the error of the broken one' python3 -c 'import json,sys; d=json.load(sys.stdin); assert len(d)==4 and sum("error" in a for a in d)==1' \
   < <("$lamina" classify photos --model "$classifier" --json 2>/dev/null)
 printf 'a\nb\n' >labels.txt
-expect 1 'expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
+expect 2 'labels.txt: expected 5 labels.*got 2' classify "$photo" --model "$classifier" --labels labels.txt
 expect 1 'preprocess' classify "$photo" --model "$golden/tiny-alexnet.safetensors"
 expect 2 'expected --model FILE.*which ships.*https://' classify "$photo"
 expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png" --model digits
@@ -257,7 +257,7 @@ expect 0 '%' classify "$photo" --model half.safetensors
 expect 2 'expected a name that ends in .safetensors' convert "$classifier" half.pth
 expect 0 'wrote plain.safetensors: 1 tensor$' convert "$source/tests/golden/files/c_b1.npy" plain.safetensors
 expect 1 'holds weights without a graph' inspect plain.safetensors --plan
-expect 1 'expected 5 labels' convert "$classifier" no.safetensors --labels labels.txt
+expect 2 'labels.txt: expected 5 labels' convert "$classifier" no.safetensors --labels labels.txt
 expect 1 'do not fit' convert "$classifier" no.safetensors --arch vgg16
 expect 2 'dtype' convert "$classifier" no.safetensors --dtype f8
 check 'nothing was written' test ! -e no.safetensors

@@ -197,7 +197,7 @@ check 'no file is called -' test ! -e ./-
 
 # what is wrong
 expect 2 'model: there is no file yolo11n.onnx; Ultralytics makes one' detect photo.png --model yolo11n.onnx
-check 'detect and segment offer no networks that they refuse' test -z "$({ "$lamina" detect --help-all; "$lamina" segment --help-all; } | grep -e '--arch\|digits, which')"
+check 'detect and segment offer no networks that they refuse' test -z "$({ "$lamina" detect --help-all; "$lamina" segment --help-all; } | grep -e '--arch \|digits, which')"
 expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
 expect 2 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow

@@ -144,7 +144,7 @@ expect 0 '9.99995e-41' inspect labelled.safetensors
 
 # what a file is, and what is written
 printf '<!DOCTYPE html><html>404' >page.pth
-expect 1 'page.pth: not a safetensors, .npy or .pth file: this is an HTML page' inspect page.pth
+expect 1 'page.pth: not a safetensors, .onnx, .npy or .pth file: this is an HTML page' inspect page.pth
 expect 1 'this is a PNG image' inspect "$photo"
 expect 1 'moving.jxl: not an image.*this is a JPEG XL image; djxl makes a PNG of it' classify folder/moving.jxl --model "$digits"
 for name in y.onnx y.h5 y.npz; do

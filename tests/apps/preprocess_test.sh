@@ -111,8 +111,8 @@ seen '[1, 3, 8, 8]' 4,4=1,-0.6,-1 -- --model fixed.safetensors --preprocess symm
 seen '[1, 3, 8, 8]' 4,4=0.5,-0.3,-0.5 -- --model fixed.safetensors --preprocess symmetric --std 1
 
 # whole numbers are levels: what makes others is refused, not rounded
-expect 0 '^  255 +class 0' classify wide.ppm --model bytes.safetensors --scale 1
-expect 0 '^  51 +class 1' classify wide.ppm --model bytes.safetensors --scale 1
+expect 0 '^  100.00 % +class 0' classify wide.ppm --model bytes.safetensors --scale 1
+expect 0 '^    0.00 % +class 1' classify wide.ppm --model bytes.safetensors --scale 1
 expect 1 'says? how a photograph becomes its input.*: --scale 1 gives it the levels' classify wide.ppm --model bytes.safetensors
 for wrong in '--preprocess imagenet' '--preprocess symmetric' '--scale 1/255' '--scale 1 --mean 0.5' '--scale 2' '--mean 1'; do
   expect 2 'the input "x" takes whole numbers, u8,.* expected --scale 1 alone, got -?[0-9]' classify wide.ppm --model bytes.safetensors $wrong

@@ -259,7 +259,7 @@ TEST_P(CudaPlan, TensorsOnTheWrongDeviceAreRefusedWithAdvice) {
       [&] {
         plan.run(Tensor::zeros({1, 3, 12, 10}, DType::f32, gpu()));
       },
-      {"input", "on " + to_string(gpu()), "move it to"});
+      {"input", "on " + to_string(gpu()), "move it"});
 }
 
 }  // namespace

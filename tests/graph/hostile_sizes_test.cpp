@@ -83,24 +83,6 @@ void for_each_size(Weights weights, const Json::json_pointer& part, const Body& 
   }
 }
 
-/// The ops that model files may name, from the message that lists them.
-std::vector<std::string> known_ops() {
-  const Attributes none;
-  try {
-    (void)detail::make_module("", {.attributes = none, .parameter = {}});
-  } catch (const Error& error) {
-    std::string list = error.what();
-    list.erase(0, list.find("knows ") + 6);
-    std::vector<std::string> ops;
-    for (std::size_t comma; !list.empty(); list.erase(0, comma == list.npos ? comma : comma + 2)) {
-      comma = list.find(", ");
-      ops.push_back(list.substr(0, comma));
-    }
-    return ops;
-  }
-  return {};
-}
-
 /// Two layers of each op.
 std::multimap<std::string, test::LayerCase> layers() {
   std::multimap<std::string, test::LayerCase> result;
@@ -125,7 +107,7 @@ std::multimap<std::string, test::LayerCase> layers() {
 
 TEST(HostileSizes, InEveryAttributeOfEveryOp) {
   const auto all = layers();
-  for (const std::string& op : known_ops())
+  for (const std::string& op : detail::known_ops())
     EXPECT_TRUE(all.contains(op)) << op << " has no case in support/layer_cases.h";
   for (const auto& [op, layer] : all) {
     const Weights weights = model_of(layer.module, layer.inputs);
