@@ -156,25 +156,25 @@ Image draw(const WindowPicture& p) {
   const FeatureMap map = FeatureMap::of(p.maps, w.filter);
   const int zoom = std::max(1, large / std::max(w.kernel.height, w.kernel.width));
   const int square_width = w.kernel.width * zoom, square_height = w.kernel.height * zoom;
-  const auto [shown_width, shown_height] = drawn_sides(p.input, side);
-  const int top = margin + title_size + 20, below = top + shown_height + caption_size + 8 + 28;
+  const auto shown = drawn_sides(p.input, side);
+  const int top = margin + title_size + 20, below = top + shown.height + caption_size + 8 + 28;
   const int right = margin + side + between;
   Canvas canvas(right + side + margin, below + std::max(square_height, large) + caption_size + 8 + margin, background);
   canvas.text(margin, margin, Canvas::shortened(p.title, title_size, side), title_size, ink);
   canvas.text(right, margin + title_size - text_size, Canvas::shortened(p.subtitle, text_size, side), text_size, ink);
 
   draw_photo(canvas, margin, top, side, p.input);
-  const auto across = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * shown_width / of); };
-  const auto down = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * shown_height / of); };
+  const auto across = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * shown.width / of); };
+  const auto down = [&](int pixel, int of) { return static_cast<int>(std::int64_t{pixel} * shown.height / of); };
   const int wide = (w.kernel.width - 1) * w.dilation.width + 1, high = (w.kernel.height - 1) * w.dilation.height + 1;
   draw_outline(canvas, margin + across(w.left, p.input.width), top + down(w.top, p.input.height),
                across(wide, p.input.width), down(high, p.input.height));
-  draw_map(canvas, right, top, shown_width, shown_height, map, ColourScale::of(map.values));
+  draw_map(canvas, right, top, shown.width, shown.height, map, ColourScale::of(map.values));
   draw_outline(canvas, right + across(w.column, map.width), top + down(w.row, map.height),
                std::max(1, across(1, map.width)), std::max(1, down(1, map.height)));
   const auto caption = [&](int x, int y, const std::string& words) { canvas.text(x, y, words, caption_size, faint); };
-  caption(margin, top + shown_height + 8, "The photograph, as the network sees it, and one window");
-  caption(right, top + shown_height + 8, detail::concat("Its map: row ", w.row, ", column ", w.column, " is marked"));
+  caption(margin, top + shown.height + 8, "The photograph, as the network sees it, and one window");
+  caption(right, top + shown.height + 8, detail::concat("Its map: row ", w.row, ", column ", w.column, " is marked"));
 
   int x = margin;
   const auto square = [&](const std::string& words, const char* sign) {
