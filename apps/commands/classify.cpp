@@ -228,7 +228,7 @@ void add_classify(CLI::App& app) {
       "and "
       "skipped; the exit code is then 1.\n"
       "Example:\n"
-      "  lamina classify weights/digits/7.png --model weights/digits.safetensors "
+      "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
 }
 

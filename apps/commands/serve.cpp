@@ -163,7 +163,7 @@ void add_serve(CLI::App& app) {
       "tensors to /v2/models/MODEL/infer (Open Inference Protocol, version 2). docs/serve.md has all paths.\n"
       "SIGTERM: what was accepted is answered, then the exit code is 0.\n"
       "Example:\n"
-      "  lamina serve "
+      "  lamina serve\n"
       "  curl --data-binary @weights/digits/7.png 'http://127.0.0.1:8080/classify?model=digits'");
 }
 

@@ -11,6 +11,7 @@ if "$lamina" --help | grep -q '^  serve '; then commands+=(serve); fi
 for command in "${commands[@]}"; do
   # shellcheck disable=SC2086
   expect 0 'Example' $command --help
+  check "each example of $command has a line of its own" test -z "$("$lamina" $command --help | grep -E '^  .+  (lamina|curl) ')"
   for path in $("$lamina" $command --help | grep -oE '(weights|docs|tests)/[A-Za-z0-9_./-]+'); do
     check "$path, named by $command --help, is there" test -e "$source/$path"
   done
@@ -57,7 +58,6 @@ expect 0 '\[3, 96, 55, 55\]' inspect maps.safetensors
 head -c 5000 "$photo" >photos/broken.png
 expect 1 'broken.png' features photos --model "$model" --out pictures2
 check 'the others were still done' test "$(ls pictures2 | wc -l)" -eq 3
-
 # bad input
 expect 1 'missing.png' features missing.png --model "$model"
 printf 'x' >file
