@@ -61,8 +61,8 @@ bool computes(const Graph& graph, Shape input, int height, int width) try {
   return false;
 }
 
-/// Networks that halve the sides again and again join maps that do not fit where these are no multiples of that: throws
-/// Error that says of what, where the graph computes with the multiples around.
+/// Networks that halve the sides again and again join maps that do not fit where these are no multiples of that. Of a
+/// graph that does not compute: throws Error that says of what, if it does with the multiples around.
 void require_multiple(const Graph& graph, const Shape& input) {
   const auto height = static_cast<int>(input[2]), width = static_cast<int>(input[3]);
   if (computes(graph, input, height, width)) return;
@@ -114,13 +114,20 @@ struct Detector::Impl {
     compile.input_shapes.clear();  // settled
     compile.photos = model.preprocess.value_or(letterbox(usual_size));
     const Shape shape = shape_of_input(model.graph, notes, options);
-    if (shape.rank() == 4) require_multiple(model.graph, shape);
-    Graph graph = with_input(model.graph, shape);
-    for (const int node : model.graph.outputs()) graph.output({node});
-    take_photographs(graph);
-    input = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;
+    Graph graph;
+    const detail::Resolved network = [&] {
+      try {
+        graph = with_input(model.graph, shape);
+        for (const int node : model.graph.outputs()) graph.output({node});
+        take_photographs(graph);
+        input = *graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape;
+        return detail::resolve(graph, {.batch = input[0]});
+      } catch (const Error&) {
+        if (shape.rank() == 4) require_multiple(model.graph, shape);
+        throw;
+      }
+    }();
     const std::vector<int> outputs = graph.outputs();
-    const detail::Resolved network = detail::resolve(graph, {.batch = input[0]});
     head.emplace(notes, network);
     if (notes.names.empty()) notes.names = usual_names(graph, network, *head);
     head->choose_best(graph, outputs);

@@ -147,13 +147,12 @@ Head::Head(const ExportNotes& notes, const Resolved& network) {
 std::vector<std::string> usual_names(const Graph& graph, const Resolved& network, const Head& head) {
   constexpr std::string_view coco =
       "__background__,person,bicycle,car,motorcycle,airplane,bus,train,truck,boat,traffic light,fire hydrant,N/A,"
-      "stop sign,parking "
-      "meter,bench,bird,cat,dog,horse,sheep,cow,elephant,bear,zebra,giraffe,N/A,backpack,umbrella,N/A,"
-      "N/A,handbag,tie,suitcase,frisbee,skis,snowboard,sports ball,kite,baseball bat,baseball glove,skateboard,"
+      "stop sign,parking meter,bench,bird,cat,dog,horse,sheep,cow,elephant,bear,zebra,giraffe,N/A,backpack,umbrella,"
+      "N/A,N/A,handbag,tie,suitcase,frisbee,skis,snowboard,sports ball,kite,baseball bat,baseball glove,skateboard,"
       "surfboard,tennis racket,bottle,N/A,wine glass,cup,fork,knife,spoon,bowl,banana,apple,sandwich,orange,broccoli,"
-      "carrot,hot dog,pizza,donut,cake,chair,couch,potted plant,bed,N/A,dining "
-      "table,N/A,N/A,toilet,N/A,tv,laptop,mouse,"
-      "remote,keyboard,cell phone,microwave,oven,toaster,sink,refrigerator,N/A,book,clock,vase,scissors,teddy bear,"
+      "carrot,hot dog,pizza,donut,cake,chair,couch,potted plant,bed,N/A,dining table,N/A,N/A,toilet,N/A,tv,laptop,"
+      "mouse,remote,keyboard,cell phone,microwave,oven,toaster,sink,refrigerator,N/A,book,clock,vase,scissors,teddy "
+      "bear,"
       "hair drier,toothbrush";
   if (!head.layout.apart) return {};
   // From the scores back to the nearest function that makes some: it says of how many classes.
