@@ -3,10 +3,10 @@
 # type and the Python package. Where nvcc is, the CUDA code is compiled too; tests that need a GPU are skipped where
 # there is none.
 #   scripts/test.sh             one build, every test: CUDA for compute capability 9.0a only
-#   scripts/test.sh --sanitize  clang's warnings; the suite under the address and undefined-behaviour sanitizers, and the
-#                               thread pool and the plans under the thread sanitizer
-#   scripts/test.sh --long      both, and: CUDA for every architecture; what documents tell to type that compiles Lamina;
-#                               plans of every batch and Lamina inside another project's build (LAMINA_TEST_LONG); clang's
+#   scripts/test.sh --sanitize  clang's warnings; the suite but cpu_test under the address and undefined-behaviour
+#                               sanitizers, and the thread pool and the plans under the thread sanitizer
+#   scripts/test.sh --long      both, cpu_test too, and: CUDA for every architecture; what documents tell to type that
+#                               compiles Lamina; plans of every batch and Lamina inside another project's build (LAMINA_TEST_LONG); clang's
 #                               code and its tests; every CPU kernel's tests under the thread sanitizer, the server's under
 #                               both; the Python package under the address sanitizer; a million runs; a build without
 #                               each option; ARM under emulation if qemu is there

@@ -4,11 +4,12 @@
 // e / inner % batch's own; then `inner` says all of it, also behind views and moves that put images elsewhere than in
 // front. What is not known to keep images apart mixes them.
 
-#include <optional>
+#include <algorithm>
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/kernel/all_problems.h"
-#include "lamina/layers/views.h"
+#include "lamina/kernel/rules/extents.h"
+#include "lamina/kernel/rules/walk.h"
 #include "lamina/ops/counts.h"
 
 namespace lamina::detail {
@@ -16,10 +17,9 @@ namespace {
 
 constexpr std::int64_t same = 0, mixed = -1;  // of all images, or of several, in place of `inner`
 
-std::int64_t count(const Shape& shape, std::size_t first) {
-  std::int64_t result = 1;
-  for (std::size_t d = first; d < shape.rank(); ++d) result *= shape[static_cast<int>(d)];
-  return result;
+std::int64_t count(const Shape& shape, int first) {
+  const auto rank = static_cast<int>(shape.rank());
+  return extent_product(shape, std::min(first, rank), rank);
 }
 
 class ImagesApart : Dataflow {
@@ -118,23 +118,18 @@ class ImagesApart : Dataflow {
   /// What is along a dimension goes together, and has that extent then; 0: the one that it had.
   std::int64_t along(const Shape& shape, int dim, std::int64_t to, std::int64_t inner) const {
     if (inner <= 0) return inner;
-    const auto d = static_cast<std::size_t>(dim < 0 ? dim + static_cast<int>(shape.rank()) : dim);
+    const int d = dim < 0 ? dim + static_cast<int>(shape.rank()) : dim;
     const std::int64_t step = count(shape, d + 1), run = count(shape, d);
     if (run == 0) return mixed;
-    if (inner % run == 0) return inner / run * step * (to == 0 ? shape[static_cast<int>(d)] : to);
+    if (inner % run == 0) return inner / run * step * (to == 0 ? shape[d] : to);
     return step % (inner * batch_) == 0 ? inner : mixed;
   }
 
   /// How the output walks through an operand that broadcasts to it.
   static std::vector<MoveProblem::Axis> broadcast(const Shape& from, const Shape& to) {
-    std::vector<MoveProblem::Axis> axes(to.rank());
-    std::int64_t stride = 1;
-    for (int d = -1; d >= -static_cast<int>(to.rank()); --d) {
-      MoveProblem::Axis& axis = axes[to.rank() - static_cast<std::size_t>(-d)];
-      const std::int64_t extent = extent_of(from, d);
-      axis = {.extent = to[d], .stride = extent > 1 ? stride : 0};
-      stride *= std::max<std::int64_t>(extent, 1);
-    }
+    const Strides strides = broadcast_strides({.shape = from}, to);
+    std::vector<MoveProblem::Axis> axes;
+    for (std::size_t d = 0; d < to.rank(); ++d) axes.push_back({.extent = to.extents()[d], .stride = strides[d]});
     return axes;
   }
 

@@ -63,6 +63,10 @@ const Case cases[] = {
      [](Graph& g, Value x) {
        return op(g, "Relu", {reshaped(g, transposed(g, x, {1, 0, 2}), {-1, 4, 6})});
      }},
+    {"one number of all", false,
+     [](Graph& g, Value x) {
+       return op(g, "ReduceSum", {x, integers(g, {0, 1, 2})}, {{"keepdims", zero}});
+     }},
     {"a norm of rows", true,
      [](Graph& g, Value x) {
        return op(g, "LayerNormalization", {x, random(g, {6}), random(g, {6})}, {{"axis", std::int64_t{-1}}});

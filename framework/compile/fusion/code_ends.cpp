@@ -1,7 +1,7 @@
-// What is done to a convolution's codes by the convolution itself: it adds its bias to its sums of codes, its kernel
-// makes those of its operand, rounds its sums to its own codes, and then gives what they stand for, adds that to others
-// and rounds again, looks up what a table has for them, or finds the largest of a window. The bits are those of the
-// operations by themselves.
+// What is done to a convolution's codes by the convolution itself. Its kernel makes the codes of its operand, adds its
+// bias to its sums, rounds these to its own codes, and then gives what they stand for, adds that to others and rounds
+// again, looks up what a table has for them, or finds the largest of a window. The bits are those of the operations by
+// themselves; only a bias that is whole is not rounded by itself (WholeBiases).
 
 #include <algorithm>
 #include <map>

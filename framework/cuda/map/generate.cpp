@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/map/generator.h"
 
 namespace lamina::cuda {
@@ -68,29 +69,29 @@ void Generator::store_all() {
   });
 }
 
-std::string Generator::code(DType dtype, const std::string& number, float scale, int zero) {
-  const float inverse = 1 / scale, low = static_cast<float>((dtype == DType::i8 ? -128 : 0) - zero);
-  const double rest = (1 - static_cast<double>(inverse) * static_cast<double>(scale)) / static_cast<double>(scale);
+std::string Generator::code(const std::string& number, const Rounding& to) {
   const auto f = [&](const std::string& op, const std::string& a, auto b, const auto&... c) {
     return t_.let(Bank::f32, op + ".f32", a, elements_.number(static_cast<double>(b)), c...);
   };
-  const std::string x = f("min", f("max", number, low * scale), (low + 255) * scale),
-                    q = f("fma.rn", x, inverse, f("mul.rn", x, rest)),
-                    quotient = f("fma.rn", f("fma.rn", q, -scale, x), inverse, q);
+  const std::string x = f("min", f("max", number, to.low), to.high),
+                    q = f("fma.rn", x, to.inverse, f("mul.rn", x, to.rest)),
+                    quotient = f("fma.rn", f("fma.rn", q, -to.scale, x), to.inverse, q);
   // Added, this leaves a rounded number in the last bits.
-  return t_.let(Bank::b32, "add.s32", t_.let(Bank::b32, "mov.b32", f("add.rn", quotient, 12582912.0f)), zero);
+  return t_.let(Bank::b32, "add.s32", t_.let(Bank::b32, "mov.b32", f("add.rn", quotient, 12582912.0f)), to.zero);
 }
 
 std::string Generator::element(const MapProblem::Store& store, int piece, int j) {
   const DType dtype = store.view.dtype;
   const MapNode& n = node(store.node);
-  const auto number_at = [&](std::size_t operand) { return node(n.from[operand]).number; };
-  const bool of_numbers = n.is(Pointwise::quantize) && node(n.from[1]).kind == MapNode::Kind::number &&
-                          node(n.from[2]).kind == MapNode::Kind::number;
-  if (of_numbers && p_.compute == DType::f32 && (dtype == DType::u8 || dtype == DType::i8) && number_at(1) > 1e-15 &&
-      number_at(1) < 1e15) {
-    return code(dtype, elements_.in_register(value(n.from[0], piece, j)), static_cast<float>(number_at(1)),
-                static_cast<int>(number_at(2)));
+  const bool codes =
+      n.is(Pointwise::quantize) && p_.compute == DType::f32 && (dtype == DType::u8 || dtype == DType::i8);
+  if (codes && node(n.from[1]).kind == MapNode::Kind::number && node(n.from[2]).kind == MapNode::Kind::number) {
+    const auto number_at = [&](std::size_t operand) { return node(n.from[operand]).number; };
+    View stored;
+    stored.format.dtype = dtype;
+    stored.quantization = {static_cast<float>(number_at(1)), static_cast<int>(number_at(2))};
+    const Rounding to(stored);
+    if (to.inverse != 0) return code(elements_.in_register(value(n.from[0], piece, j)), to);
   }
   return elements_.element(dtype, elements_.in_register(value(store.node, piece, j)));
 }

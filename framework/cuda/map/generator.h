@@ -153,9 +153,9 @@ class Generator {
   /// Of the threads that know a result the one that stores it.
   std::string storing();
   void store_all();
-  /// The lowest byte is that of Pointwise::quantize(number, scale, zero) as u8 or i8, without a division: see Results
-  /// in eight_bits/codes.cuh, and for which scales Rounding.
-  std::string code(DType dtype, const std::string& number, float scale, int zero);
+  /// A register whose lowest byte is the code of a number, without a division, as Results of eight_bits/codes.cuh makes
+  /// it. Precondition: Rounding::inverse is not 0.
+  std::string code(const std::string& number, const Rounding& to);
   /// What is stored, as bits.
   std::string element(const MapProblem::Store& store, int piece, int j);
   void store(int store, int piece, const std::string& who);
