@@ -43,7 +43,7 @@ void row(SoftmaxKind kind, const float* x, float* y, std::int64_t extent) {
   const auto power = [&](auto v) HWY_ATTR { return exp_below_89(d, hn::Sub(v, largest)); };
   const auto last_power = power(last);
   add(hn::IfThenZeroElse(hn::FirstN(d, static_cast<std::size_t>(whole - end)), last_power));
-  const auto sum = [&] HWY_ATTR { return hn::GetLane(hn::SumOfLanes(Wide(), hn::Add(sums[0], sums[1]))); };
+  const auto sum = [&]() HWY_ATTR { return hn::GetLane(hn::SumOfLanes(Wide(), hn::Add(sums[0], sums[1]))); };
   if (kind == SoftmaxKind::softmax) {
     for (std::int64_t i = 0; i < whole; i += lanes) hn::StoreU(add(power(hn::LoadU(d, x + i))), d, y + i);
     const auto factor = hn::Set(d, static_cast<float>(1 / sum()));

@@ -12,7 +12,7 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::int64_t most = 100'000;                  // nodes of all iterations
+constexpr std::int64_t most_nodes = 100'000;            // nodes of all iterations
 constexpr std::int64_t most_looked_at = 1'000'000'000;  // of the Graph, for what is in a body
 constexpr int deepest = 64;                             // of Loops within Loops
 
@@ -76,8 +76,8 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
   const double trips = given[0] == -1 ? std::numeric_limits<double>::infinity() : number(0);
   for (std::int64_t i = 0; static_cast<double>(i) < trips && (given[1] == -1 || number(1) != 0); ++i) {
     by.made += std::ssize(body) + 1;
-    if (by.made > most) {
-      fail("Loop: iteration ", i + 1, " of ", body.size(), " nodes would make more than ", most,
+    if (by.made > most_nodes) {
+      fail("Loop: iteration ", i + 1, " of ", body.size(), " nodes would make more than ", most_nodes,
            ", the most of all loops");
     }
     const int before = network.size();

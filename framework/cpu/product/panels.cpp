@@ -56,9 +56,9 @@ void pack_columns(const Engine& engine, const float* columns, std::int64_t strid
                   std::int64_t terms, float* packed) {
   std::fill_n(packed, count < engine.filters || terms % 2 != 0 ? column_panel(engine, terms) : 0, 0.0f);
   // So many terms at a time that what is written to stays in the L1 cache.
-  constexpr std::int64_t block = 64;
-  for (std::int64_t begin = 0; begin < terms; begin += block) {
-    const std::int64_t end = std::min(terms, begin + block);
+  constexpr std::int64_t at_once = 64;
+  for (std::int64_t begin = 0; begin < terms; begin += at_once) {
+    const std::int64_t end = std::min(terms, begin + at_once);
     for (std::int64_t f = 0; f < count; ++f) {
       const float* const from = columns + f * stride;
       for (std::int64_t t = begin; t < end; ++t) packed[t * engine.filters + f] = from[t];

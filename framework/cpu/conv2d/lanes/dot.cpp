@@ -16,7 +16,7 @@
 namespace lamina::cpu {
 namespace {
 
-constexpr int channels = 64, positions = 4;
+constexpr int tile_channels = 64, tile_positions = 4;
 
 /// R rows of 64 channels, or `there` of them, in fours.
 template <bool is_signed, int R>
@@ -68,7 +68,7 @@ LAMINA_DOT inline __attribute__((always_inline)) void add_rows(const LanesTile& 
 }
 
 /// P vectors of outputs: of one each, or of half as many channels two neighbours, whose columns are two apart.
-template <bool is_signed, int K, int S, bool inside, int P = positions>
+template <bool is_signed, int K, int S, bool inside, int P = tile_positions>
 LAMINA_DOT void run_blocks(const LanesTile& t) {
   constexpr __mmask16 all = 0xffff;
   const detail::SumsEnd& end = *t.end;
@@ -77,12 +77,12 @@ LAMINA_DOT void run_blocks(const LanesTile& t) {
   const auto bound = [&](float value) { return static_cast<char>(static_cast<int>(value) + zero); };
   const __m512i low = _mm512_set1_epi8(bound(end.low)), high = _mm512_set1_epi8(bound(end.high));
   const __m512i zero_point = _mm512_set1_epi16(zero);
-  const bool some = t.channels < channels && P == positions;
+  const bool some = t.channels < tile_channels && P == tile_positions;
   const __mmask64 there = some ? (__mmask64{1} << t.channels) - 1 : ~__mmask64{0};
   const auto* weights = reinterpret_cast<const std::int8_t*>(t.weights);
   const std::int32_t* offset = t.offset;
   const float* factor = t.factor;
-  for (int block = 0; block < t.count; ++block, offset += channels, factor += channels) {
+  for (int block = 0; block < t.count; ++block, offset += tile_channels, factor += tile_channels) {
     __m512i sums[P][4];
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
@@ -96,7 +96,7 @@ LAMINA_DOT void run_blocks(const LanesTile& t) {
     weights += t.block_weights * 4;
     auto* to = static_cast<std::uint8_t*>(t.output) + t.blocks[block].output;
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p, to += t.output_pixel * (positions / P)) {
+    for (int p = 0; p < P; ++p, to += t.output_pixel * (tile_positions / P)) {
       if (p >= t.positions) break;
       __m512i whole[4];
 #pragma GCC unroll 4
@@ -116,11 +116,11 @@ LAMINA_DOT void run_blocks(const LanesTile& t) {
 
 template <bool is_signed, int K, int S>
 void run(const LanesTile& t) {
-  const bool inside = t.left >= 0 && t.left + (positions - 1) * S + K <= t.columns;
+  const bool inside = t.left >= 0 && t.left + (tile_positions - 1) * S + K <= t.columns;
   if constexpr (S == 1) {
-    const bool side_by_side = t.pixel == t.channels && t.output_pixel == t.channels && t.positions == positions;
-    if (inside && side_by_side && 2 * t.channels == channels)
-      return run_blocks<is_signed, K, 2, true, positions / 2>(t);
+    const bool side_by_side = t.pixel == t.channels && t.output_pixel == t.channels && t.positions == tile_positions;
+    if (inside && side_by_side && 2 * t.channels == tile_channels)
+      return run_blocks<is_signed, K, 2, true, tile_positions / 2>(t);
   }
   inside ? run_blocks<is_signed, K, S, true>(t) : run_blocks<is_signed, K, S, false>(t);
 }
@@ -136,8 +136,11 @@ void run(const LanesTile& t) {
 
 const LanesKernel* dot_lanes_kernel(DType input) {
   constexpr auto kernel = [](void (*run)(const LanesTile&)) {
-    return LanesKernel{
-        .set = InstructionSet::avx512, .channels = channels, .positions = positions, .run = run, .finishes = true};
+    return LanesKernel{.set = InstructionSet::avx512,
+                       .channels = tile_channels,
+                       .positions = tile_positions,
+                       .run = run,
+                       .finishes = true};
   };
   static constexpr LanesKernel of_u8 = kernel(run<false>), of_i8 = kernel(run<true>);
   return input == DType::u8 ? &of_u8 : &of_i8;
