@@ -70,13 +70,20 @@ function(lamina_instances namespace ending)
   endforeach()
 endfunction()
 
-# lamina_together(TARGET NAME FILE...): with LAMINA_UNITY these files of the target are compiled at once, as most of what
-# a file takes is to parse its headers. Names in unnamed namespaces are therefore different in the files of a folder.
-function(lamina_together target name)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${LAMINA_UNITY} UNITY_BUILD_MODE GROUP)
+# lamina_unity(TARGET): with LAMINA_UNITY several files of the target are compiled at once, as most of what a file takes
+# is to parse its headers.
+function(lamina_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${LAMINA_UNITY})
   if(LAMINA_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # which takes the files for headers that many include
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>")
   endif()
+endfunction()
+
+# lamina_together(TARGET NAME FILE...): these files are such a group. Names in unnamed namespaces are therefore different
+# in the files of a folder.
+function(lamina_together target name)
+  lamina_unity(${target})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
   set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${name})
 endfunction()
 

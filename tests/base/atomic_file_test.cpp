@@ -9,7 +9,7 @@
 
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::atomic_file_test {
 namespace {
 
 using detail::AtomicFile;
@@ -207,4 +207,4 @@ TEST(AtomicFile, AReadOnlyFileOrDirectoryStays) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::atomic_file_test

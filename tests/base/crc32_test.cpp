@@ -2,7 +2,7 @@
 
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::crc32_test {
 namespace {
 
 TEST(Crc32, OfTheUsualText) {
@@ -24,4 +24,4 @@ TEST(Crc32, OfEveryLengthAndAlignment) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::crc32_test

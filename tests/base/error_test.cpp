@@ -7,7 +7,7 @@
 #include "lamina/tensor/shape.h"
 #include "support/german.h"
 
-namespace lamina::test {
+namespace lamina::test::error_test {
 namespace {
 
 TEST(Concat, JoinsTextsNumbersAndWhatStreams) {
@@ -33,4 +33,4 @@ TEST(Concat, TheLocaleOfTheProgramHasNoSay) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::error_test

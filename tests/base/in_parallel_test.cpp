@@ -5,7 +5,7 @@
 
 #include "support/scarce.h"
 
-namespace lamina::detail {
+namespace lamina::detail::in_parallel_test {
 namespace {
 
 TEST(InParallel, EveryIndexOnceInPiecesOfAtMostTheSizeAsked) {
@@ -30,4 +30,4 @@ TEST(InParallel, WithoutAThreadToBeHadTheCallerDoesItAll) {
 }
 
 }  // namespace
-}  // namespace lamina::detail
+}  // namespace lamina::detail::in_parallel_test

@@ -6,7 +6,7 @@
 #include "lamina/base/text_table.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::names_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -95,4 +95,4 @@ TEST(Content, SaysWhatWasFound) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::names_test

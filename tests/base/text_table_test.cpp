@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-namespace lamina::detail {
+namespace lamina::detail::text_table_test {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -90,4 +90,4 @@ TEST(Wrapped, BreaksBetweenWordsOnly) {
 }
 
 }  // namespace
-}  // namespace lamina::detail
+}  // namespace lamina::detail::text_table_test

@@ -12,7 +12,7 @@
 #include "support/file_test.h"
 #include "support/scarce.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, CallsEveryIndexOnce) {
@@ -201,4 +201,4 @@ TEST(ThreadPool, TooManyThreadsAreAnErrorNeitherAHangNorAnAbort) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::thread_pool_test

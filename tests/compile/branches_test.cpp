@@ -12,7 +12,7 @@
 #include "support/devices.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::branches_test {
 namespace {
 
 constexpr int channels = 6, side = 7;
@@ -187,4 +187,4 @@ TEST(Branches, OfAChainAreManyConvolutions) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::branches_test

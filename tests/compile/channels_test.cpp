@@ -12,7 +12,7 @@
 #include "support/devices.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::channels_test {
 namespace {
 
 constexpr std::int64_t images = 2;
@@ -257,4 +257,4 @@ TEST(Channels, ANumberBehindAProductIsItsWeights) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::channels_test

@@ -7,7 +7,7 @@
 #include "support/devices.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_block_test {
 namespace {
 
 Block block() {
@@ -245,4 +245,4 @@ TEST(EightBitsOfANorm, AreWithinOneOfThoseOfFloats) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_block_test

@@ -3,7 +3,7 @@
 #include "compile/eight_bits.h"
 #include "support/devices.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_front_test {
 namespace {
 
 /// The front of a network: what it begins with, and a layer behind.
@@ -67,4 +67,4 @@ TEST(EightBitsOfAFront, AreOneStepOnAGpu) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_front_test

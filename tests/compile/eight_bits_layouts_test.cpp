@@ -5,7 +5,7 @@
 #include "compile/eight_bits.h"
 #include "lamina/kernel/device_description.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_layouts_test {
 namespace {
 
 /// A factor or an addend for each channel, channels last, of more and fewer channels than vectors have lanes.
@@ -96,4 +96,4 @@ TEST(EightBitsOf, FunctionsBehindViewsAndMoves) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_layouts_test

@@ -9,7 +9,7 @@
 #include "support/file_test.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_ops_test {
 namespace {
 
 TEST(EightBitsOf, Functions) {
@@ -280,4 +280,4 @@ TEST(EightBitsOf, ScalesArePositiveNumbers) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_ops_test

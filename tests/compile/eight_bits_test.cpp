@@ -7,7 +7,7 @@
 #include "lamina/graph/graph.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_test {
 namespace {
 
 struct Case {
@@ -147,4 +147,4 @@ TEST(EightBitSums, NeverWrap) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_test

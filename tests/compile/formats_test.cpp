@@ -7,7 +7,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::formats_test {
 namespace {
 
 /// Stands in for a layer whose kernels take the layouts it is told, and a ReLU; a pooling where `pools` says so.
@@ -190,4 +190,4 @@ TEST(Formats, BytesOfAnActivation) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::formats_test

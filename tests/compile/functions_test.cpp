@@ -6,7 +6,7 @@
 #include "compile/fused.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::functions_test {
 namespace {
 
 struct Formula {
@@ -112,4 +112,4 @@ TEST(Functions, OfOtherNumbersAreNot) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::functions_test

@@ -12,7 +12,7 @@
 #include "support/devices.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::fuse_blocks_test {
 namespace {
 
 /// Where a kernel does both: in 16 bits on Hopper, if one of them is of single pixels and nobody else reads it.
@@ -104,4 +104,4 @@ TEST(Fuse, SqueezeAndExcitationIsOne) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::fuse_blocks_test

@@ -8,7 +8,7 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::fuse_test {
 namespace {
 
 Value constant(Graph& g, const std::string& name, Tensor value) {
@@ -235,4 +235,4 @@ TEST(Fuse, AResidualIsAddedByTheConvolutionThatIsLast) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::fuse_test

@@ -7,7 +7,7 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::join_test {
 namespace {
 
 Conv2d one_by_one(int in, int out) { return Conv2d({.in = in, .out = out, .kernel = 1}); }
@@ -223,4 +223,4 @@ TEST(Join, WhatCannotBeInPlaceIsCopied) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::join_test

@@ -15,7 +15,7 @@
 #include "lamina/layers/views.h"
 #include "lamina/ops/op.h"
 
-namespace lamina::test {
+namespace lamina::test::linear_time_test {
 namespace {
 
 Graph chain(int n) {
@@ -132,4 +132,4 @@ TEST(LinearMemory, OfManyOperands) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::linear_time_test

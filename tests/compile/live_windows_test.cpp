@@ -4,7 +4,7 @@
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::live_windows_test {
 namespace {
 
 constexpr int side = 9;
@@ -60,4 +60,4 @@ TEST(LiveWindows, ComputeTheSame) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::live_windows_test

@@ -10,7 +10,7 @@
 #include "support/networks.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::moves_test {
 namespace {
 
 constexpr std::int64_t images = 3, length = 5, heads = 2, depth = 4, width = heads * depth;
@@ -256,4 +256,4 @@ TEST(Moves, OfOneElement) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::moves_test

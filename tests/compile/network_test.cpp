@@ -11,7 +11,7 @@
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::network_test {
 namespace {
 
 Tensor floats(const Shape& shape, float first = 0) {
@@ -281,4 +281,4 @@ TEST(Network, AnIndexThatIsOutsideIsAnErrorOfTheRun) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::network_test

@@ -4,7 +4,7 @@
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::pairs_test {
 namespace {
 
 constexpr int channels = 96, side = 112;
@@ -58,4 +58,4 @@ TEST(Pairs, HaveTheBitsThatTheBatchOfOneHas) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pairs_test

@@ -12,7 +12,7 @@
 #include "lamina/layers/pool2d.h"
 #include "support/random_graph.h"
 
-namespace lamina::test {
+namespace lamina::test::passes_test {
 namespace {
 
 /// Every operation reads what is there by then, and no two give the same value.
@@ -100,4 +100,4 @@ TEST(AskedOnce, AModuleForEachPairOfFormatsAndItsPrepareIsToldWhatItFound) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::passes_test

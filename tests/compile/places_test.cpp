@@ -7,7 +7,7 @@
 #include "lamina/kernel/kernel.h"
 #include "support/devices.h"
 
-namespace lamina::test {
+namespace lamina::test::places_test {
 namespace {
 
 /// How many steps a plan for an H200 has whose kernels' descriptions begin so; a build without such kernels has no
@@ -167,4 +167,4 @@ TEST(Places, ANormOfSomeChannelsReadsThemChannelsLast) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::places_test

@@ -2,7 +2,7 @@
 
 #include "support/plans/golden_plans.h"
 
-namespace lamina::test {
+namespace lamina::test::plans_test {
 namespace {
 
 /// With products of pairs of bf16, and with `amx` of tiles.
@@ -43,4 +43,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, CpuPlans, testing::ValuesIn(structures),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::plans_test

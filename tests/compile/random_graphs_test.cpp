@@ -2,7 +2,7 @@
 
 #include "support/random_graph.h"
 
-namespace lamina::test {
+namespace lamina::test::random_graphs_test {
 namespace {
 
 constexpr unsigned graphs = 3000, parts = 8;
@@ -31,4 +31,4 @@ TEST_P(RandomGraphs, PlansGiveWhatTheyGiveUnfused) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::random_graphs_test

@@ -5,7 +5,7 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::rows_test {
 namespace {
 
 constexpr std::int64_t images = 3, length = 7;
@@ -140,4 +140,4 @@ TEST(Rows, InPartAreNoRows) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::rows_test

@@ -7,7 +7,7 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::windows_test {
 namespace {
 
 constexpr std::int64_t images = 3, side = 6, window = 3, across = side / window, windows = across * across;
@@ -230,4 +230,4 @@ TEST(Windows, KnownPlacesAreMoved) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::windows_test

@@ -14,7 +14,7 @@
 #include "support/conv_cases.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::channels_last_test {
 namespace {
 
 constexpr Format planes = {}, last = {DType::f32, Layout::nhwc};
@@ -277,4 +277,4 @@ TEST(CpuSlices, ArePooledScaledAndJoinedAsWholeImagesAre) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::channels_last_test

@@ -5,7 +5,7 @@
 
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::move_test {
 namespace {
 
 using Axis = MoveProblem::Axis;
@@ -172,4 +172,4 @@ TEST(Move, CastsTheFill) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::move_test

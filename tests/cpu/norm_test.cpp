@@ -6,7 +6,7 @@
 #include "support/guarded.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::norm_test {
 namespace {
 
 struct Case {
@@ -220,4 +220,4 @@ TEST(Norm, FoldsOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::norm_test

@@ -5,7 +5,7 @@
 #include "support/run_problem.h"
 
 /// Chains over operands that broadcast, of any dtype and layout; pointwise_test.cpp has what each function is.
-namespace lamina::test {
+namespace lamina::test::pointwise_chains_test {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -219,4 +219,4 @@ TEST(Pointwise, TakesWhatItCanComputeAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pointwise_chains_test

@@ -4,7 +4,7 @@
 #include "support/pointwise_reference.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::pointwise_test {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
@@ -159,4 +159,4 @@ TEST(Pointwise, OfWholeNumbersWrapsAndNeverTraps) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pointwise_test

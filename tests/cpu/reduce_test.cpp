@@ -6,7 +6,7 @@
 
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::reduce_test {
 namespace {
 
 constexpr Reduction kinds[] = {Reduction::sum,     Reduction::mean,        Reduction::max,     Reduction::min,
@@ -285,4 +285,4 @@ TEST(Reduce, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::reduce_test

@@ -4,7 +4,7 @@
 
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::softmax_test {
 namespace {
 
 void expect_softmax(SoftmaxKind kind, const Tensor& input, int dim, Device device, const RunOptions& options = {}) {
@@ -82,4 +82,4 @@ TEST(Softmax, OfLargeInfiniteAndNanNumbers) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::softmax_test

@@ -14,7 +14,7 @@
 #include "support/devices.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::batch_invariant_test {
 namespace {
 
 constexpr Precision precisions[] = {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16};
@@ -163,4 +163,4 @@ TEST_P(CudaBatchInvariant, Networks) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::batch_invariant_test

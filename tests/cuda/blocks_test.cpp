@@ -8,7 +8,7 @@
 #include "support/on_gpu.h"
 #include "support/plans/seeded_network.h"
 
-namespace lamina::test {
+namespace lamina::test::blocks_test {
 namespace {
 
 class CudaBlocks : public OnGpu {};
@@ -124,4 +124,4 @@ TEST(WideMaps, AreNarrowedWhereThatPays) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::blocks_test

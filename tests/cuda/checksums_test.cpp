@@ -10,7 +10,7 @@
 #include "support/networks.h"
 #include "support/plans/golden_plans.h"
 
-namespace lamina::test {
+namespace lamina::test::checksums_test {
 namespace {
 
 std::string checksum(const Tensor& tensor) {
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, Checksums, testing::ValuesIn(structures),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::checksums_test

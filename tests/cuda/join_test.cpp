@@ -14,7 +14,7 @@
 #include "support/on_gpu.h"
 #include "support/problem_data.h"
 
-namespace lamina {
+namespace lamina::join_test {
 namespace {
 
 class CudaJoin : public test::OnGpu {};
@@ -230,4 +230,4 @@ TEST_P(CudaJoin, DepthwiseConvolutionsOfPartsOfAnImage) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::join_test

@@ -8,7 +8,7 @@
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::layers_test {
 namespace {
 
 class CudaLayers : public OnGpu {};
@@ -286,4 +286,4 @@ TEST_P(CudaLayers, NetworksAgreeWithTheCpuAsOnOlderGpus) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::layers_test

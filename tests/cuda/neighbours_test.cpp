@@ -6,7 +6,7 @@
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::neighbours_test {
 namespace {
 
 Value convolved(Graph& g, const std::string& name, Value x, int in, int out, int kernel) {
@@ -83,4 +83,4 @@ TEST_P(CudaNeighbours, GiveTheSameBitsInEveryRun) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::neighbours_test

@@ -9,7 +9,7 @@
 #include "support/file_test.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::photos_test {
 namespace {
 
 class CudaPhotos : public OnGpu {};
@@ -181,4 +181,4 @@ TEST_P(CudaPhotos, ErrorsSayWhatWasExpected) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::photos_test

@@ -14,7 +14,7 @@
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::plan_test {
 namespace {
 
 class CudaPlan : public OnGpu {};
@@ -263,4 +263,4 @@ TEST_P(CudaPlan, TensorsOnTheWrongDeviceAreRefusedWithAdvice) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::plan_test

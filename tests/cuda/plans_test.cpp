@@ -6,7 +6,7 @@
 #include "support/devices.h"
 #include "support/plans/golden_plans.h"
 
-namespace lamina::test {
+namespace lamina::test::plans_test {
 namespace {
 
 class GpuPlans : public testing::TestWithParam<std::string_view> {
@@ -45,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuPlans, testing::ValuesIn(structures),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::plans_test

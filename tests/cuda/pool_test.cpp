@@ -8,7 +8,7 @@
 #include "lamina/tensor/device_memory.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::pool_test {
 namespace {
 
 class CudaPool : public testing::Test {
@@ -60,4 +60,4 @@ TEST_F(CudaPool, PlansOfOneDeviceShareTheirWeights) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pool_test

@@ -7,7 +7,7 @@
 #include "support/devices.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::port_formats_test {
 namespace {
 
 class CudaPortFormats : public OnGpu {};
@@ -41,4 +41,4 @@ TEST(PortFormatsOnAnH200, AreNotConvertedWhereTheKernelTakesThem) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::port_formats_test

@@ -9,7 +9,7 @@
 #include "support/on_gpu.h"
 #include "support/random_graph.h"
 
-namespace lamina::test {
+namespace lamina::test::random_graphs_test {
 namespace {
 
 class CudaRandomGraphs : public OnGpu {};
@@ -132,4 +132,4 @@ TEST_P(CudaRandomGraphs, PlansGiveWhatTheCpuGivesUnfused) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::random_graphs_test

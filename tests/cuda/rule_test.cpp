@@ -8,7 +8,7 @@
 #include "support/plans/golden_plans.h"
 #include "support/plans/seeded_network.h"
 
-namespace lamina::test {
+namespace lamina::test::rule_test {
 namespace {
 
 /// One weight set for all plans of a network.
@@ -105,4 +105,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, Rule, testing::ValuesIn(network_names().begin
                          });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::rule_test

@@ -71,7 +71,7 @@ cudaError_t __wrap_cudaGraphExecDestroy(cudaGraphExec_t e) { return take_back(__
 
 }  // extern "C"
 
-namespace lamina {
+namespace lamina::scarcity_test {
 namespace {
 
 class CudaScarcity : public test::OnGpu {
@@ -157,4 +157,4 @@ TEST_P(CudaScarcity, Pools) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::scarcity_test

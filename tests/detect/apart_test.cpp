@@ -9,7 +9,7 @@
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::apart_test {
 namespace {
 
 TEST(Detect, BoxesScoresAndClassesMayBeThreeOutputs) {
@@ -85,4 +85,4 @@ TEST(Detect, NothingFoundIsAnAnswer) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::apart_test

@@ -14,7 +14,7 @@
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::detector_test {
 namespace {
 
 /// The same things in the same order, boxes to 0.01 pixels.
@@ -278,4 +278,4 @@ TEST(Detect, OptionsOutOfTheirRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::detector_test

@@ -11,7 +11,7 @@
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::hostile_test {
 namespace {
 
 /// An output more, of that shape and type.
@@ -77,4 +77,4 @@ TEST(Detect, NoiseIsBoundedAndWorkIsGivenUp) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::hostile_test

@@ -8,7 +8,7 @@
 #include "support/networks.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test {
+namespace lamina::test::allocations_test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -158,4 +158,4 @@ TEST(FailingAllocations, Pools) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::allocations_test

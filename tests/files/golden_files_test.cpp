@@ -7,7 +7,7 @@
 #include "lamina/files/weights.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::golden_files_test {
 namespace {
 
 std::filesystem::path golden(const std::string& name) {
@@ -150,4 +150,4 @@ TEST(GoldenFiles, DamagedTorchFilesLoadOrThrow) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::golden_files_test

@@ -7,7 +7,7 @@
 #include "support/file_test.h"
 #include "support/german.h"
 
-namespace lamina::test {
+namespace lamina::test::npy_test {
 namespace {
 
 const std::string magic = "\x93NUMPY";
@@ -222,4 +222,4 @@ TEST(Npy, AreTheSameInEveryLocale) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::npy_test

@@ -3,7 +3,7 @@
 #include "lamina/files/npy.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::npz_test {
 namespace {
 
 std::string npy(const Tensor& tensor) {
@@ -57,4 +57,4 @@ TEST(Npz, DamagedOnesLoadOrThrow) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::npz_test

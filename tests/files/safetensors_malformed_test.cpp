@@ -6,7 +6,7 @@
 #include "lamina/files/weights.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::safetensors_malformed_test {
 namespace {
 
 std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
@@ -145,4 +145,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, MalformedSafetensors, testing::ValuesIn(malforme
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::safetensors_malformed_test

@@ -7,7 +7,7 @@
 #include "support/file_test.h"
 #include "support/german.h"
 
-namespace lamina::test {
+namespace lamina::test::safetensors_test {
 namespace {
 
 TEST(Safetensors, AcceptsNoTensors) {
@@ -207,4 +207,4 @@ TEST(Safetensors, AreTheSameInEveryLocale) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::safetensors_test

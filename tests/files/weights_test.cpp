@@ -6,7 +6,7 @@
 #include "lamina/files/npy.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::weights_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -117,4 +117,4 @@ TEST(Weights, WithoutAPrefix) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::weights_test

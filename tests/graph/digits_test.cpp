@@ -5,7 +5,7 @@
 #include "lamina/graph/scores.h"
 #include "lamina/images/image.h"
 
-namespace lamina {
+namespace lamina::digits_test {
 namespace {
 
 // The accuracy that weights/README.md states, by the way a photograph takes.
@@ -38,4 +38,4 @@ TEST(Digits, ReadsTheTestSetAsWellAsIsClaimed) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::digits_test

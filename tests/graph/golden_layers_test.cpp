@@ -6,7 +6,7 @@
 
 #include "lamina/lamina.h"
 
-namespace lamina {
+namespace lamina::golden_layers_test {
 namespace {
 
 Weights golden_file(const std::string& name) {
@@ -81,4 +81,4 @@ TEST(GoldenLayers, BatchNormsAndReLUsLeaveNoStepBehind) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::golden_layers_test

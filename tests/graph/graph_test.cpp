@@ -3,7 +3,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::graph_test {
 namespace {
 
 TEST(Graph, InfersShapes) {
@@ -86,4 +86,4 @@ TEST(Graph, RefusesToRunWithoutWeights) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::graph_test

@@ -10,7 +10,7 @@
 #include "lamina/ops/table.h"
 #include "support/layer_cases.h"
 
-namespace lamina {
+namespace lamina::hostile_ops_test {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
@@ -223,4 +223,4 @@ TEST(HostileOps, RunOrAreRefused) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::hostile_ops_test

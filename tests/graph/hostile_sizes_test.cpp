@@ -9,7 +9,7 @@
 #include "support/file_test.h"
 #include "support/layer_cases.h"
 
-namespace lamina {
+namespace lamina::hostile_sizes_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -188,4 +188,4 @@ TEST(HostileSizes, AlgorithmsAgree) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::hostile_sizes_test

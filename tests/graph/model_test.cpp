@@ -9,7 +9,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::model_test {
 namespace {
 
 /// Weights for one 1x1 convolution "conv" of 2 channels, with `graph` as their graph.
@@ -291,4 +291,4 @@ TEST(ModelFile, HasALabelForEachClassAndItsOwnEnding) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::model_test

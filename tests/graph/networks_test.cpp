@@ -4,7 +4,7 @@
 
 #include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::networks_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -72,4 +72,4 @@ TEST(Networks, DifferInWhereTheNormStands) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::networks_test

@@ -5,7 +5,7 @@
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::photographs_test {
 namespace {
 
 struct Case {
@@ -93,4 +93,4 @@ TEST(Photographs, AreLevelsWhereTheModelTakesWholeNumbers) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::photographs_test

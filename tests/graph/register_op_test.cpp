@@ -8,7 +8,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::register_op_test {
 namespace {
 
 /// y = by · x + offset of each channel, in rows that threads share out.
@@ -185,4 +185,4 @@ TEST(Execution, WithoutThreadsTheCallerDoesAll) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::register_op_test

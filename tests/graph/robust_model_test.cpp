@@ -9,7 +9,7 @@
 #include "support/german.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::robust_model_test {
 namespace {
 
 TEST(Model, FilesAreTheSameInEveryLocale) {
@@ -169,4 +169,4 @@ TEST(Model, PassesOverWhatWrappersPutBeforeEveryName) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::robust_model_test

@@ -7,7 +7,7 @@
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::scores_test {
 namespace {
 
 Graph ending_in(std::initializer_list<const char*> ops) {
@@ -53,4 +53,4 @@ TEST(Scores, BecomeProbabilitiesOnce) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::scores_test

@@ -8,7 +8,7 @@
 #include "lamina/images/preprocess.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::codecs_test {
 namespace {
 
 const std::filesystem::path golden = LAMINA_TEST_DATA "/golden";
@@ -265,4 +265,4 @@ TEST(Heic, WithoutLibheifTheErrorNamesTheCommand) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::codecs_test

@@ -3,7 +3,7 @@
 #include "lamina/images/preprocess.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::exif_test {
 namespace {
 
 const std::filesystem::path pictures = LAMINA_TEST_DATA "/golden/images";
@@ -129,4 +129,4 @@ TEST(DecodingMemory, WhatDoesNotSufficeIsAnError) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::exif_test

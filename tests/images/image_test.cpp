@@ -11,7 +11,7 @@
 #include "lamina/images/exif.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::image_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -382,4 +382,4 @@ TEST(Image, WritePngLeavesTheOldFileWhenItFails) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::image_test

@@ -7,7 +7,7 @@
 #include "lamina/images/preprocess.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::image_view_test {
 namespace {
 
 constexpr std::uint8_t unread = 0xa5;  // what stands between rows
@@ -221,4 +221,4 @@ TEST(ImageView, WhatCannotBeReadIsRefused) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::image_view_test

@@ -8,7 +8,7 @@
 #include "lamina/images/named_preprocess.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::preprocess_test {
 namespace {
 
 /// One line of tests/golden/images.txt: see make_golden_images.py.
@@ -279,4 +279,4 @@ TEST(NamedPreprocess, OfAnotherNameIsRefusedWithAll) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::preprocess_test

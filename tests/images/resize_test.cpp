@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace lamina::test {
+namespace lamina::test::resize_test {
 namespace {
 
 Image black_image(int width, int height) {
@@ -158,4 +158,4 @@ TEST(Resize, AHugeResultCostsNoMoreThanItsRegion) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::resize_test

@@ -1,7 +1,7 @@
 
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::attention_test {
 namespace {
 
 struct Case {
@@ -270,4 +270,4 @@ TEST(Attention, ThreadsDoNotChangeABit) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::attention_test

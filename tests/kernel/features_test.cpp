@@ -9,7 +9,7 @@
 #include "lamina/kernel/kernel.h"
 #include "support/devices.h"
 
-namespace lamina::test {
+namespace lamina::test::features_test {
 namespace {
 
 constexpr Format pixels = {DType::f32, Layout::nhwc};
@@ -109,4 +109,4 @@ TEST(Features, ThatMeanNothingAreReadByNobody) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::features_test

@@ -3,7 +3,7 @@
 #include "support/devices.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::limited_gpu_test {
 namespace {
 
 using detail::limited_to;
@@ -41,4 +41,4 @@ TEST(LimitedGpu, RefusesWhatTheDeviceIsNot) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::limited_gpu_test

@@ -6,7 +6,7 @@
 
 #include "support/contract.h"
 
-namespace lamina::test {
+namespace lamina::test::live_window_test {
 namespace {
 
 using detail::live_window;
@@ -148,4 +148,4 @@ TEST(LiveWindow, OfDilationBeyondTheImageIsOneTap) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::live_window_test

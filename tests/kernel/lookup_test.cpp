@@ -2,7 +2,7 @@
 
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::lookup_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -243,4 +243,4 @@ TEST(Scatter, ManyUpdatesOfOnePlaceGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::lookup_test

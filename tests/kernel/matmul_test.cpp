@@ -4,7 +4,7 @@
 #include "lamina/kernel/make_operator.h"
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::matmul_test {
 namespace {
 
 struct Case {
@@ -238,4 +238,4 @@ TEST(MatMul, TakesOnlyWhatFits) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::matmul_test

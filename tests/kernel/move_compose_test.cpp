@@ -10,7 +10,7 @@
 
 #include "kernel/walked.h"
 
-namespace lamina::test {
+namespace lamina::test::move_compose_test {
 namespace {
 
 using Axis = MoveProblem::Axis;
@@ -132,4 +132,4 @@ TEST(MoveCompose, RandomPermutations) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::move_compose_test

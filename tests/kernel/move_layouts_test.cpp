@@ -8,7 +8,7 @@
 #include "lamina/kernel/rules/move/plan.h"
 #include "lamina/kernel/rules/walk.h"
 
-namespace lamina::test {
+namespace lamina::test::move_layouts_test {
 namespace {
 
 using Axis = MoveProblem::Axis;
@@ -80,4 +80,4 @@ TEST(MoveLayouts, ChannelsToTheEndOfAnImageStoredSoIsNoMove) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::move_layouts_test

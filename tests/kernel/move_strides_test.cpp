@@ -8,7 +8,7 @@
 
 #include "kernel/walked.h"
 
-namespace lamina {
+namespace lamina::move_strides_test {
 namespace {
 
 using detail::Placement;
@@ -115,4 +115,4 @@ TEST(MoveStrides, OfAnImageChannelsLastTheChannelsAreInnermost) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::move_strides_test

@@ -4,7 +4,7 @@
 
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::ordered_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -155,4 +155,4 @@ TEST(Cumulative, WholeNumbersWrapAndNanStays) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::ordered_test

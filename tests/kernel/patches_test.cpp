@@ -4,7 +4,7 @@
 
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::patches_test {
 namespace {
 
 ConvGeometry patches(std::int64_t batch, int channels, int high, int wide, int rows, int columns, int filters) {
@@ -62,4 +62,4 @@ TEST(Patches, AreSideBySideAndCoverTheImage) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::patches_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lamina {
+namespace lamina::precision_test {
 namespace {
 
 TEST(Precision, EachHasItsStorageType) {
@@ -19,4 +19,4 @@ TEST(Precision, NamesAreRead) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::precision_test

@@ -8,7 +8,7 @@
 
 #include "lamina/kernel/rules/eight_bits.h"
 
-namespace lamina::test {
+namespace lamina::test::product_slopes_test {
 namespace {
 
 /// As a GPU computes it.
@@ -63,4 +63,4 @@ TEST(ProductSlopes, AreNotAlwaysThere) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::product_slopes_test

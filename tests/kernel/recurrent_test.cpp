@@ -5,7 +5,7 @@
 #include "lamina/base/error.h"
 #include "lamina/cpu/recurrent/recurrent.h"
 
-namespace lamina::test {
+namespace lamina::test::recurrent_test {
 namespace {
 
 void check(const RecurrentCase& c, Device device, DType type = DType::f32, RunOptions options = {}) {
@@ -211,4 +211,4 @@ TEST(Recurrent, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::recurrent_test

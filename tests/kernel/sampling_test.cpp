@@ -2,7 +2,7 @@
 
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::sampling_test {
 namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -270,4 +270,4 @@ TEST(GridSample, AnEmptyImageIsZero) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::sampling_test

@@ -2,7 +2,7 @@
 
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::softmax_test {
 namespace {
 
 std::vector<Truth> reference(const Tensor& input, std::int64_t extent, std::int64_t inner, bool log) {
@@ -77,4 +77,4 @@ TEST(Softmax, WhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::softmax_test

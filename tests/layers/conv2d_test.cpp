@@ -11,7 +11,7 @@
 #include "support/file_test.h"
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::conv2d_test {
 namespace {
 
 TEST(Conv2d, RefusesOptionsThatMakeNoConvolution) {
@@ -146,4 +146,4 @@ TEST(Conv2d, AKernelThatIsGoneIsTheOneThatTookItIn) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::conv2d_test

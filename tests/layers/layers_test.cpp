@@ -4,7 +4,7 @@
 #include "support/layer_cases.h"
 #include "support/plans/structure.h"
 
-namespace lamina::test {
+namespace lamina::test::layers_test {
 namespace {
 
 TEST(Layers, AgreeWithTheReference) {
@@ -168,4 +168,4 @@ TEST(Scores, SoftmaxAndTopK) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::layers_test

@@ -8,7 +8,7 @@
 #include "lamina/layers/elementwise.h"
 #include "support/german.h"
 
-namespace lamina {
+namespace lamina::attributes_test {
 namespace {
 
 const Attributes attributes = {{"size", std::int64_t{1234567}},
@@ -36,4 +36,4 @@ TEST(Attributes, ASummaryIsWrittenAlikeInEveryLocale) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::attributes_test

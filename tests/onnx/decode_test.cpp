@@ -4,7 +4,7 @@
 #include "lamina/onnx/file/proto.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::decode_test {
 namespace {
 
 using namespace detail::onnx;
@@ -183,4 +183,4 @@ TEST(OnnxDecode, Damaged) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::decode_test

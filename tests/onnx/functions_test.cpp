@@ -4,7 +4,7 @@
 #include "lamina/graph/model.h"
 #include "onnx/imported.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::functions_test {
 namespace {
 
 detail::onnx::Imported import_calls(const std::vector<Node>& nodes, const std::vector<Function>& list,
@@ -204,4 +204,4 @@ TEST(OnnxFunctions, OnlyTheBranchThatIsTakenNeedsToFit) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::functions_test

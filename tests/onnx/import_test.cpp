@@ -5,7 +5,7 @@
 #include "onnx/imported.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::import_test {
 namespace {
 
 using namespace detail::onnx;
@@ -194,4 +194,4 @@ TEST(OnnxImport, Damaged) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::import_test

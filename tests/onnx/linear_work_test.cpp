@@ -6,7 +6,7 @@
 #include "support/allocations.h"
 #include "support/file_test.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::linear_work_test {
 namespace {
 
 const std::vector<Message> small = {value_info("x", {2, 3})};
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Models, LinearWork,
                          [](const auto& model) { return std::string(model.param.name); });
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::linear_work_test

@@ -4,7 +4,7 @@
 #include "lamina/onnx/onnx.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::load_test {
 namespace {
 
 Model load(const std::string& bytes) {
@@ -133,4 +133,4 @@ TEST(OnnxLoad, AFileOfThatNameThatIsNoModelIsNamed) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::load_test

@@ -5,7 +5,7 @@
 #include "onnx/imported.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::loops_test {
 namespace {
 
 Model load(const Graph& g) {
@@ -231,4 +231,4 @@ TEST(OnnxSequences, AreCarriedByLoops) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::loops_test

@@ -3,7 +3,7 @@
 #include "onnx/imported.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::microsoft_test {
 namespace {
 
 detail::onnx::Imported import_node(Node node) {
@@ -69,4 +69,4 @@ TEST(OnnxMicrosoft, AttentionWithItsProjections) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::microsoft_test

@@ -5,7 +5,7 @@
 #include "onnx/imported.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::rules_test {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
@@ -211,4 +211,4 @@ TEST(OnnxRulesValues, WhatIsRefused) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::rules_test

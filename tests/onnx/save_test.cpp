@@ -13,7 +13,7 @@
 #include "lamina/ops/element_type.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test {
+namespace lamina::test::save_test {
 namespace {
 
 TEST(OnnxSave, IsReadAsTheSameNetwork) {
@@ -111,4 +111,4 @@ TEST(OnnxSave, NamesWhatOnnxHasNot) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::save_test

@@ -4,7 +4,7 @@
 
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::tensors_test {
 namespace {
 
 /// A model of one initializer, in a directory of its own.
@@ -187,4 +187,4 @@ TEST(OnnxTensors, ManyCopiesOfTheSameDataAreRefused) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::tensors_test

@@ -1,6 +1,6 @@
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::conv_test {
 namespace {
 
 constexpr double tolerance = 2e-5;
@@ -169,4 +169,4 @@ TEST(ConvOps, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::conv_test

@@ -8,7 +8,7 @@
 #include "compile/eight_bits.h"
 #include "support/reference.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_random_test {
 namespace {
 
 struct Codes {
@@ -156,4 +156,4 @@ TEST(EightBitsAtRandom, AreWhatTheOpsSay) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_random_test

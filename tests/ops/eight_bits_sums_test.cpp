@@ -4,7 +4,7 @@
 
 #include "compile/eight_bits.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_sums_test {
 namespace {
 
 /// ConvInteger, whose zero point is known, or is what the run before it gives; QLinearConv, whose result is rounded.
@@ -131,4 +131,4 @@ TEST(EightBitsOf, AFloatBiasInFrontOfASum) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_sums_test

@@ -1,7 +1,7 @@
 #include "support/file_test.h"
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::index_test {
 namespace {
 
 Tensor whole(const Numbers& values, const Shape& shape) { return Tensor::from(values, shape); }
@@ -149,4 +149,4 @@ TEST(ReduceOps, GlobalPoolsOfAnyRank) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::index_test

@@ -1,6 +1,6 @@
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::move_test {
 namespace {
 
 /// 0, 1, 2, 3, 4 with `before` and `after` around them.
@@ -44,4 +44,4 @@ TEST(MoveOps, SlicesBeginAndEndWithTheAxis) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::move_test

@@ -6,7 +6,7 @@
 #include "support/expanded.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::network_test {
 namespace {
 
 TEST(Network, ConstantsThatAreComputedAreBoundedTogether) {
@@ -51,4 +51,4 @@ TEST(Network, ListsOfPlacesAreBoundedTogether) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::network_test

@@ -1,6 +1,6 @@
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::norm_test {
 namespace {
 
 constexpr double tolerance = 2e-5;
@@ -226,4 +226,4 @@ TEST(NormOps, HalfPrecisionComesBackAsIt) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::norm_test

@@ -1,6 +1,6 @@
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::pool_test {
 namespace {
 
 /// What a window's elements become; `padded`: how many taps are in the input or its padding.
@@ -134,4 +134,4 @@ TEST(PoolOps, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pool_test

@@ -2,7 +2,7 @@
 
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::product_test {
 namespace {
 
 constexpr double tolerance = 2e-5;
@@ -235,4 +235,4 @@ TEST(ProductOps, MultiHeadAttentionIsAttentionOfSums) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::product_test

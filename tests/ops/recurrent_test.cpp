@@ -3,7 +3,7 @@
 #include "lamina/plan/plan.h"
 #include "support/expanded.h"
 
-namespace lamina::test {
+namespace lamina::test::recurrent_test {
 namespace {
 
 Attribute number(std::int64_t value) { return value; }
@@ -296,4 +296,4 @@ TEST(RecurrentOps, LengthsOutsideAreErrorsOfTheRun) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::recurrent_test

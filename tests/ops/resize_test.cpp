@@ -1,6 +1,6 @@
 #include "support/windows_reference.h"
 
-namespace lamina::test {
+namespace lamina::test::resize_test {
 namespace {
 
 Tensor ramp(const Shape& shape) {
@@ -129,4 +129,4 @@ TEST(ResizeOps, GridsOfTheIdentitySeeThePicture) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::resize_test

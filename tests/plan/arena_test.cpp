@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace lamina::detail {
+namespace lamina::detail::arena_test {
 namespace {
 
 TEST(MemoryPlanner, NeverOverlapsWhatLivesTogether) {
@@ -38,4 +38,4 @@ TEST(MemoryPlanner, AChainNeedsRoomForTwo) {
 TEST(MemoryPlanner, NothingNeedsNothing) { EXPECT_EQ(plan_arena({}).bytes, 0u); }
 
 }  // namespace
-}  // namespace lamina::detail
+}  // namespace lamina::detail::arena_test

@@ -3,7 +3,7 @@
 #include "lamina/kernel/device_description.h"
 #include "support/batches.h"
 
-namespace lamina {
+namespace lamina::batch_invariant_test {
 namespace {
 
 constexpr std::int64_t batches[] = {1, 3, 8, 32};
@@ -28,4 +28,4 @@ INSTANTIATE_TEST_SUITE_P(Cpu, BatchInvariant, testing::Values(Precision::fp32, P
                          [](const auto& parameter) { return std::string(name(parameter.param)); });
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::batch_invariant_test

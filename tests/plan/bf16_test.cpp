@@ -6,7 +6,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::bf16_test {
 namespace {
 
 // Precision bf16 on the CPU, whole networks.
@@ -66,4 +66,4 @@ TEST(PlanInBf16, AnImagesBitsDoNotDependOnThoseBesideIt) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::bf16_test

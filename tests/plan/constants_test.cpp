@@ -16,7 +16,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::constants_test {
 namespace {
 
 using detail::packed;
@@ -189,4 +189,4 @@ TEST(Constants, AreOneForThreadsThatAskAtOnce) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::constants_test

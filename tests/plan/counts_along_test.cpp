@@ -7,7 +7,7 @@
 #include "lamina/ops/op.h"
 #include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::counts_along_test {
 namespace {
 
 Tensor numbers(std::vector<float> values, Shape shape) { return Tensor::from(values, shape); }
@@ -195,4 +195,4 @@ TEST(CountsAlong, OfTheBranchThatARunTakes) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::counts_along_test

@@ -9,7 +9,7 @@
 #include "support/allocations.h"
 #include "support/file_test.h"
 
-namespace lamina {
+namespace lamina::counts_test {
 namespace {
 
 Tensor numbers(std::vector<float> values, Shape shape) { return Tensor::from(values, shape); }
@@ -121,4 +121,4 @@ TEST(Counts, RunsAllocateNothing) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::counts_test

@@ -9,7 +9,7 @@
 #include "lamina/ops/op.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::given_up_test {
 namespace {
 
 /// A tensor, and who says whether its memory is still somebody's.
@@ -67,4 +67,4 @@ TEST(PlanOfAGraphThatIsGivenUp, HoldsItsWeightsOnceAndComputesTheSame) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::given_up_test

@@ -10,7 +10,7 @@
 #include "support/networks.h"
 #include "support/plans/golden_plans.h"
 
-namespace lamina::test {
+namespace lamina::test::images_test {
 namespace {
 
 using Ints = std::vector<std::int64_t>;
@@ -204,4 +204,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, ImagesOf, testing::ValuesIn(structures),
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::images_test

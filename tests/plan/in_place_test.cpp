@@ -5,7 +5,7 @@
 #include "lamina/layers/elementwise.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::in_place_test {
 namespace {
 
 constexpr int side = 10, wide = 32;
@@ -56,4 +56,4 @@ TEST(InPlace, NothingIsOverwrittenThatIsStillRead) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::in_place_test

@@ -5,7 +5,7 @@
 #include "support/allocations.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::photos_test {
 namespace {
 
 void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
@@ -146,4 +146,4 @@ TEST(Photos, PinnedTensorsAreTensors) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::photos_test

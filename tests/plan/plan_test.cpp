@@ -7,7 +7,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::plan_test {
 namespace {
 
 /// What the graph computes, one module after the other, with nothing fused or shared.
@@ -296,4 +296,4 @@ TEST(Plan, AConstGraphServesManyThreads) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::plan_test

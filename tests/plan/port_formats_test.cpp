@@ -7,7 +7,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::port_formats_test {
 namespace {
 
 TEST(PortFormats, AreRoundedOnce) { expect_ports_rounded_once(Device::cpu(), 1e-5f); }
@@ -73,4 +73,4 @@ TEST(PortFormats, AreReadAsTheyPrint) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::port_formats_test

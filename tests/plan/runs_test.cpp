@@ -12,7 +12,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina {
+namespace lamina::runs_test {
 namespace {
 
 long resident_bytes() {
@@ -91,4 +91,4 @@ TEST(PlanRuns, EndWhenAskedToAndWhenTimeIsOver) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::runs_test

@@ -11,7 +11,7 @@
 #include "support/networks.h"
 #include "support/scarce.h"
 
-namespace lamina::test {
+namespace lamina::test::threads_test {
 namespace {
 
 TEST(PlanThreads, EightPlansInEightThreads) {
@@ -216,4 +216,4 @@ TEST(PlanSharedPool, AForkedChildIsToldToCompileItself) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::threads_test

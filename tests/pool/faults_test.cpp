@@ -7,7 +7,7 @@
 #include "support/file_test.h"
 #include "support/scarce.h"
 
-namespace lamina::test {
+namespace lamina::test::faults_test {
 namespace {
 
 Tensor ones(std::int64_t images, float value = 1) {
@@ -134,4 +134,4 @@ TEST(PoolFaults, AForkedChildIsToldThatNobodyAnswers) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::faults_test

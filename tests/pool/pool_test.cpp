@@ -4,7 +4,7 @@
 #include "pool/gate.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::pool_test {
 namespace {
 
 TEST(PlanPool, AnswersHaveTheBitsOfThePlanAlone) {
@@ -199,4 +199,4 @@ TEST(ParseDevices, Lists) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pool_test

@@ -19,7 +19,7 @@
 #include "lamina/quantize/draft.h"
 #include "quantize/networks.h"
 
-namespace lamina {
+namespace lamina::quantize_test {
 namespace {
 
 using test::conv, test::distance, test::drawn, test::samples;
@@ -292,4 +292,4 @@ TEST(Quantize, DigitsAreReadAsWellInEightBits) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::quantize_test

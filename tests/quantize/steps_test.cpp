@@ -5,7 +5,7 @@
 #include "lamina/quantize/quantizer.h"
 #include "quantize/networks.h"
 
-namespace lamina {
+namespace lamina::steps_test {
 namespace {
 
 using test::conv, test::distance, test::drawn, test::samples;
@@ -67,4 +67,4 @@ TEST(Quantize, AGeluInStepsIsATableAndFactorsBehindATurnStayInEightBits) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::steps_test

@@ -5,7 +5,7 @@
 #include "support/file_test.h"
 #include "support/networks.h"
 
-namespace lamina::test {
+namespace lamina::test::writable_test {
 namespace {
 
 TEST(Quantize, SaysOfTheModelAloneWhatCannotBe) {
@@ -28,4 +28,4 @@ TEST(Quantize, SaysOfTheModelAloneWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::writable_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lamina {
+namespace lamina::dtype_test {
 namespace {
 
 TEST(DType, EveryHalfSurvivesTheTripThroughFloat) {
@@ -55,4 +55,4 @@ TEST(DType, NamesAndSizes) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::dtype_test

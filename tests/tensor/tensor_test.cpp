@@ -6,7 +6,7 @@
 #include "lamina/base/error.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::tensor_test {
 namespace {
 
 TEST(Shape, CountsAndPrints) {
@@ -129,4 +129,4 @@ TEST(Device, ReadsItsNames) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::tensor_test

@@ -7,7 +7,7 @@
 #include "pictures/detect_picture.h"
 #include "pictures/segment_picture.h"
 
-namespace lamina::app {
+namespace lamina::app::labels_test {
 namespace {
 
 /// How many pixels of a picture of things in these boxes have the colour of each.
@@ -37,4 +37,4 @@ TEST(Labels, HideNoOthers) {
 }
 
 }  // namespace
-}  // namespace lamina::app
+}  // namespace lamina::app::labels_test

@@ -15,7 +15,7 @@
 // fontconfig keeps what it made of its configuration, which the address sanitizer takes for a leak.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig"; }
 
-namespace lamina::app {
+namespace lamina::app::pictures_test {
 namespace {
 
 constexpr Color black{0, 0, 0}, white{255, 255, 255};
@@ -292,4 +292,4 @@ TEST(Pictures, CardsSayTheShareOfEveryMap) {
 }
 
 }  // namespace
-}  // namespace lamina::app
+}  // namespace lamina::app::pictures_test

@@ -11,7 +11,7 @@
 #include "pictures/class_map.h"
 #include "pictures/segment_picture.h"
 
-namespace lamina::app {
+namespace lamina::app::segments_test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
@@ -144,4 +144,4 @@ TEST(Segments, BackgroundStaysAsItIs) {
 }
 
 }  // namespace
-}  // namespace lamina::app
+}  // namespace lamina::app::segments_test

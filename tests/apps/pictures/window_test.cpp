@@ -9,7 +9,7 @@
 
 #include "pictures/maps.h"
 
-namespace lamina::app {
+namespace lamina::app::window_test {
 namespace {
 
 TEST(Windows, AddUpToTheNumber) {
@@ -100,4 +100,4 @@ TEST(Windows, WhatAPlaceSeesThroughManyLayers) {
 }
 
 }  // namespace
-}  // namespace lamina::app
+}  // namespace lamina::app::window_test

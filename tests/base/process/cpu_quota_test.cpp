@@ -2,7 +2,7 @@
 
 #include "support/file_test.h"
 
-namespace lamina::detail {
+namespace lamina::detail::cpu_quota_test {
 namespace {
 
 /// A root directory with those files.
@@ -67,4 +67,4 @@ TEST(CpuQuota, IsNothingWhereThereIsNone) {
 }
 
 }  // namespace
-}  // namespace lamina::detail
+}  // namespace lamina::detail::cpu_quota_test

@@ -6,7 +6,7 @@
 #include "support/kernel_data.h"
 #include "support/run_problem.h"
 
-namespace lamina {
+namespace lamina::bf16_depthwise_test {
 namespace {
 
 using test::ConvCase;
@@ -111,4 +111,4 @@ TEST(CpuBf16Depthwise, ThreadsDoNotChangeABit) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::bf16_depthwise_test

@@ -7,7 +7,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
-namespace lamina {
+namespace lamina::bf16_joined_test {
 namespace {
 
 using test::square;
@@ -108,4 +108,4 @@ TEST(CpuBf16Joined, NanAndInfinityStayInTheirGroup) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::bf16_joined_test

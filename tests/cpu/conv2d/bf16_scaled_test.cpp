@@ -6,7 +6,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu::bf16::bf16_scaled_test {
 namespace {
 
 std::vector<bfloat16> narrowed(const std::vector<float>& values) {
@@ -65,4 +65,4 @@ TEST(CpuBf16Scaled, IsTheConvolutionOfTheProducts) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::cpu::bf16::bf16_scaled_test

@@ -6,7 +6,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu::bf16::bf16_slices_test {
 namespace {
 
 using Numbers = std::vector<std::uint16_t>;
@@ -74,4 +74,4 @@ TEST(CpuBf16Slices, AreComputedAsWholeImagesAre) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::cpu::bf16::bf16_slices_test

@@ -8,7 +8,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu::bf16::bf16_test {
 namespace {
 
 using test::square;
@@ -240,4 +240,4 @@ TEST(CpuBf16Engines, TheDescriptionChooses) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::cpu::bf16::bf16_test

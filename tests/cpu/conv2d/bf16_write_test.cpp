@@ -3,7 +3,7 @@
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu::bf16::bf16_write_test {
 namespace {
 
 double exact(Pointwise function, double x) {
@@ -67,4 +67,4 @@ TEST(CpuBf16Write, FunctionsOfNanAreNanAndOfInfinityInfinite) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::cpu::bf16::bf16_write_test

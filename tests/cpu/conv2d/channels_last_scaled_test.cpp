@@ -4,7 +4,7 @@
 #include "support/contract.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::channels_last_scaled_test {
 namespace {
 
 using test::ConvOperands;
@@ -48,4 +48,4 @@ TEST(CpuChannelsLastScaled, IsTheConvolutionOfTheProducts) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::channels_last_scaled_test

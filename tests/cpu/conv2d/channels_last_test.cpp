@@ -11,7 +11,7 @@
 #include "support/guarded.h"
 #include "support/pointwise_reference.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::conv2d_channels_last_test {
 namespace {
 
 using test::ConvOperands;
@@ -274,4 +274,4 @@ TEST(CpuChannelsLastSlices, AreComputedAsWholeImagesAre) {
 INSTANTIATE_TEST_SUITE_P(Kernels, CpuChannelsLast, testing::ValuesIn(kernels()), [](auto& k) { return k.param.name; });
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::conv2d_channels_last_test

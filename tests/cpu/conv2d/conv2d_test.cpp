@@ -8,7 +8,7 @@
 #include "support/contract.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::conv2d_test {
 namespace {
 
 using test::ConvOperands;
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(Kernels, CpuConv2d, testing::ValuesIn(kernels()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::conv2d_test

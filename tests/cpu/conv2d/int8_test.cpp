@@ -14,7 +14,7 @@
 #include "support/guarded.h"
 #include "support/problem_data.h"
 
-namespace lamina::test {
+namespace lamina::test::int8_test {
 namespace {
 
 /// Runs operators on the same random codes, each within memory of its own.
@@ -225,4 +225,4 @@ TEST(Int8Engines, DepthwiseLayersHaveTheBitsOfThePlainLoops) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::int8_test

@@ -6,7 +6,7 @@
 #include "support/contract.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::over_residual_test {
 namespace {
 
 using test::square;
@@ -84,4 +84,4 @@ TEST(CpuOverResidual, Bf16) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::over_residual_test

@@ -9,7 +9,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
-namespace lamina {
+namespace lamina::pair_test {
 namespace {
 
 using test::square;
@@ -191,4 +191,4 @@ TEST(CpuBf16Pair, IsTakenWhereTheCachesDoNotHoldWhatLiesBetween) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::pair_test

@@ -4,7 +4,7 @@
 #include "support/kernel_data.h"
 #include "support/run_problem.h"
 
-namespace lamina {
+namespace lamina::bf16_test {
 namespace {
 
 struct Case {
@@ -82,4 +82,4 @@ TEST(CpuBf16Linear, ThreadsDoNotChangeABit) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::bf16_test

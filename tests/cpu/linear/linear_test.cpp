@@ -8,7 +8,7 @@
 #include "support/conv_cases.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::linear_test {
 namespace {
 
 struct Case {
@@ -138,4 +138,4 @@ TEST(CpuLinear, ThreadsDoNotChangeABit) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::linear_test

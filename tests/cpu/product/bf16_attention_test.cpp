@@ -6,7 +6,7 @@
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu::bf16::bf16_attention_test {
 namespace {
 
 using detail::AttentionExtents;
@@ -176,4 +176,4 @@ TEST(Bf16Attention, ScoresOfAnySizeWeighAtMostOne) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::cpu::bf16::bf16_attention_test

@@ -6,7 +6,7 @@
 #include "support/guarded.h"
 #include "support/kernel_data.h"
 
-namespace lamina::cpu::bf16 {
+namespace lamina::cpu::bf16::bf16_matmul_test {
 namespace {
 
 struct Case {
@@ -79,4 +79,4 @@ INSTANTIATE_TEST_SUITE_P(Engines, CpuBf16MatMul, testing::ValuesIn(test::all_bf1
                          [](const auto& engine) { return test::title(engine.param); });
 
 }  // namespace
-}  // namespace lamina::cpu::bf16
+}  // namespace lamina::cpu::bf16::bf16_matmul_test

@@ -3,7 +3,7 @@
 #include "support/kernel_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::ops_test {
 namespace {
 
 class CudaOps : public testing::Test {
@@ -158,4 +158,4 @@ TEST_F(CudaOps, RowsSideBySide) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::ops_test

@@ -4,7 +4,7 @@
 #include "lamina/kernel/bottleneck.h"
 #include "support/kernel_harness.h"
 
-namespace lamina::test {
+namespace lamina::test::bottleneck_test {
 namespace {
 
 /// `second`: channels of a second input, every `stride` pixels of an image; 0: none. `adds`: a residual.
@@ -163,4 +163,4 @@ TEST_F(Bottleneck, WhatIsNotFiniteReachesItsPixelsAlone) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::bottleneck_test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/family.h"
 
-namespace lamina::test {
+namespace lamina::test::depthwise_test {
 namespace {
 
 class Depthwise : public OnCuda {};
@@ -113,4 +113,4 @@ TEST_F(Depthwise, NothingElse) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::depthwise_test

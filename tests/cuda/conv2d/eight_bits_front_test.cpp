@@ -5,7 +5,7 @@
 #include "cuda/conv2d/eight_bits.h"
 #include "support/on_gpu.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_front_test {
 namespace {
 
 class EightBitFronts : public OnGpu {};
@@ -75,4 +75,4 @@ TEST_P(EightBitFronts, RoundTheirPixelsAndPool) {
 LAMINA_ON_GPUS(EightBitFronts);
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_front_test

@@ -9,7 +9,7 @@
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_pair_test {
 namespace {
 
 /// Draws weights, scales and biases for codes of that scale.
@@ -216,4 +216,4 @@ TEST_P(EightBitGates, AreMultipliedByTheLayerBehindThem) {
 LAMINA_ON_GPUS(EightBitGates);
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_pair_test

@@ -7,7 +7,7 @@
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::eight_bits_test {
 namespace {
 
 const ConvCase layers[] = {square(2, 64, 6, 7, 64, 1, 1, 0, 1, 1),       square(2, 64, 28, 27, 256, 1, 1, 0, 1, 1),
@@ -208,4 +208,4 @@ TEST_P(EightBitConvolutions, LookUpTheirCodes) {
 LAMINA_ON_GPUS(EightBitConvolutions);
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::eight_bits_test

@@ -6,7 +6,7 @@
 
 #include "cuda/conv2d/family.h"
 
-namespace lamina::test {
+namespace lamina::test::narrow_test {
 namespace {
 
 KernelOptions options_for(Precision precision, const PointwiseChain& chain = {}, const Tuning& tuning = {}) {
@@ -198,4 +198,4 @@ TEST_F(NarrowConv, NothingElse) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::narrow_test

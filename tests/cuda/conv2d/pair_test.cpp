@@ -3,7 +3,7 @@
 #include "cuda/conv2d/family.h"
 #include "lamina/kernel/conv_pair.h"
 
-namespace lamina::test {
+namespace lamina::test::pair_test {
 namespace {
 
 struct PairCase {
@@ -203,4 +203,4 @@ TEST_F(ConvPair, NothingElse) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pair_test

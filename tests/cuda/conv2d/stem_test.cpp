@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/family.h"
 
-namespace lamina::test {
+namespace lamina::test::stem_test {
 namespace {
 
 class Stem : public OnAmpere {};
@@ -85,4 +85,4 @@ TEST_F(Stem, NothingElse) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::stem_test

@@ -5,7 +5,7 @@
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::code_rows_test {
 namespace {
 
 enum class End { codes, floats, meaning, table };
@@ -56,4 +56,4 @@ TEST_P(LinearRowsOfCodes, HaveTheBitsOfACpu) {
 LAMINA_ON_GPUS(LinearRowsOfCodes);
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::code_rows_test

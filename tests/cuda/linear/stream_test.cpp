@@ -6,7 +6,7 @@
 #include "cuda/runtime/overlap_harness.h"
 #include "support/kernel_harness.h"
 
-namespace lamina::test {
+namespace lamina::test::stream_test {
 namespace {
 
 struct Size {
@@ -185,4 +185,4 @@ TEST_F(LinearStream, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::stream_test

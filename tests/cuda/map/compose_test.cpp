@@ -7,7 +7,7 @@
 
 #include "cuda/map/map_data.h"
 
-namespace lamina::test {
+namespace lamina::test::compose_test {
 namespace {
 
 /// Two Maps, the second of which reads what the first writes as if it had another shape: axes are split, taken in
@@ -158,4 +158,4 @@ TEST(Map, ShortReductionsAreFunctions) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::compose_test

@@ -4,7 +4,7 @@
 #include "support/networks.h"
 #include "support/plans/golden_plans.h"
 
-namespace lamina::test {
+namespace lamina::test::joined_test {
 namespace {
 
 Tensor answer(const Graph& graph, const CompileOptions& options) {
@@ -30,4 +30,4 @@ TEST(JoinedMaps, AnswerAsApart) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::joined_test

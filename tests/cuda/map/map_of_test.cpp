@@ -9,7 +9,7 @@
 #include "support/problem_data.h"
 #include "support/run_problem.h"
 
-namespace lamina::test {
+namespace lamina::test::map_of_test {
 namespace {
 
 /// The problem as a Map, by plain loops and by the emulator, is what a CPU's kernels make of it.
@@ -180,4 +180,4 @@ TEST(MapOf, FunctionsAndMoves) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::map_of_test

@@ -8,7 +8,7 @@
 #include "cuda/map/map_data.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::map_test {
 namespace {
 
 constexpr DType types[] = {DType::f32, DType::f16, DType::bf16};
@@ -116,4 +116,4 @@ TEST(Map, TextsAreAssembled) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::map_test

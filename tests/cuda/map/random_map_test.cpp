@@ -6,7 +6,7 @@
 #include "cuda/map/map_data.h"
 #include "lamina/kernel/map/stages.h"
 
-namespace lamina::test {
+namespace lamina::test::random_map_test {
 namespace {
 
 /// Draws Maps: extents, orders and signs of strides, broadcasts, pads, reductions over any axes, several operands and
@@ -199,4 +199,4 @@ TEST(Map, RandomOnesInStages) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::random_map_test

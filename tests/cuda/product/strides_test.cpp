@@ -8,7 +8,7 @@
 #include "support/networks.h"
 #include "support/on_gpu.h"
 
-namespace lamina {
+namespace lamina::strides_test {
 namespace {
 
 class CudaStrides : public test::OnGpu {};
@@ -204,4 +204,4 @@ TEST(StridesOnAnyGpu, OddFiltersAndFewChannels) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::strides_test

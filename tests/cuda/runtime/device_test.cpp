@@ -16,7 +16,7 @@
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/tensor.h"
 
-namespace lamina {
+namespace lamina::device_test {
 namespace {
 
 class CudaBackend : public testing::Test {
@@ -238,4 +238,4 @@ TEST_F(CudaBackend, ConstantsOfOneContentAreOneCopy) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::device_test

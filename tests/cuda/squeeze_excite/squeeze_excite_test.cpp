@@ -6,7 +6,7 @@
 
 #include "support/kernel_harness.h"
 
-namespace lamina::test {
+namespace lamina::test::squeeze_excite_test {
 namespace {
 
 struct GateCase {
@@ -218,4 +218,4 @@ TEST_F(SqueezeExcite, AnImageHasItsBitsWhateverIsBesideIt) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::squeeze_excite_test

@@ -13,7 +13,7 @@
 #include "lamina/tensor/device_memory.h"
 #include "support/devices.h"
 
-namespace lamina::test {
+namespace lamina::test::every_row_test {
 namespace {
 
 struct Cell {
@@ -95,4 +95,4 @@ INSTANTIATE_TEST_SUITE_P(Tables, EveryRow, testing::ValuesIn(cells()),
                          [](const auto& cell) { return cell.param.name(); });
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::every_row_test

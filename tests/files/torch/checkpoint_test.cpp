@@ -3,7 +3,7 @@
 #include "files/torch/pickle_writer.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::checkpoint_test {
 namespace {
 
 using namespace pickle;
@@ -220,4 +220,4 @@ TEST(Checkpoint, HostileNestingIsBounded) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::checkpoint_test

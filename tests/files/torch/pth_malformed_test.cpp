@@ -6,7 +6,7 @@
 #include "files/torch/pickle_writer.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::pth_malformed_test {
 namespace {
 
 using namespace pickle;
@@ -289,4 +289,4 @@ INSTANTIATE_TEST_SUITE_P(Zip, MalformedPth, testing::ValuesIn(malformed_zips()),
 INSTANTIATE_TEST_SUITE_P(Legacy, MalformedPth, testing::ValuesIn(malformed_legacy()), case_name);
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pth_malformed_test

@@ -5,7 +5,7 @@
 #include "lamina/files/weights.h"
 #include "support/file_test.h"
 
-namespace lamina::test {
+namespace lamina::test::pth_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -189,4 +189,4 @@ TEST(Pth, DamagedLegacyFilesLoadOrThrow) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::pth_test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/channels_last/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::chain_test {
 namespace {
 
 const PointwiseChain chains[] = {{{.function = Pointwise::hard_swish}},
@@ -119,4 +119,4 @@ TEST_F(ChannelsLast, ChainsOfWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::chain_test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/channels_last/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::channels_last_test {
 namespace {
 
 TEST_F(ChannelsLast, EveryGeometryMeetsTheContractInEveryPrecision) {
@@ -70,4 +70,4 @@ TEST_F(ChannelsLast, GivesF32From16Bits) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::channels_last_test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/channels_last/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::halo_test {
 namespace {
 
 // Rectangles of 8 x 14 to 8 x 32 that end with the image and reach past it, slabs of 64 channels with a remainder,
@@ -183,4 +183,4 @@ TEST_F(ChannelsLastHalo, LeavesWhatWouldComeTwice) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::halo_test

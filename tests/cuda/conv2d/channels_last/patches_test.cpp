@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/channels_last/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::patches_test {
 namespace {
 
 const std::vector<Case> patch_cases = {
@@ -48,4 +48,4 @@ TEST_F(ChannelsLast, RefusesWindowsThatAreNoPatches) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::patches_test

@@ -4,7 +4,7 @@
 #include "cuda/runtime/overlap_harness.h"
 #include "lamina/cuda/runtime/stream.h"
 
-namespace lamina::test {
+namespace lamina::test::runs_test {
 namespace {
 
 TEST_F(ChannelsLast, SameBitsEveryRun) {
@@ -99,4 +99,4 @@ TEST_F(ChannelsLast, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::runs_test

@@ -4,7 +4,7 @@
 #include "lamina/cuda/conv2d/channels_last/weights.h"
 #include "lamina/cuda/tensor_core/scaled_rows.h"
 
-namespace lamina::test {
+namespace lamina::test::scaled_test {
 namespace {
 
 class ChannelsLastScaled : public ChannelsLast {};
@@ -184,4 +184,4 @@ TEST_F(ChannelsLastScaled, PartsOfABatchGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::scaled_test

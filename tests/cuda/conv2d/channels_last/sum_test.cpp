@@ -3,7 +3,7 @@
 #include "cuda/conv2d/channels_last/harness.h"
 #include "lamina/kernel/conv_sum.h"
 
-namespace lamina::test {
+namespace lamina::test::sum_test {
 namespace {
 
 /// The second reads `in` channels, every `stride` pixels of an image that is `spare` pixels larger than it must be.
@@ -118,4 +118,4 @@ TEST_F(ChannelsLastSum, WhatIsNotFiniteReachesItsWindowsAlone) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::sum_test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/channels_last/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::values_test {
 namespace {
 
 // A product with one weight of 1 gives the operand itself: exact in TF32, and rounded to nearest if it was not.
@@ -54,4 +54,4 @@ TEST_F(ChannelsLast, Fp32HoldsOnAwkwardValues) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::values_test

@@ -5,7 +5,7 @@
 
 #include "cuda/conv2d/first_layer/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::first_layer_test {
 namespace {
 
 TEST_P(FirstLayer, MeetsContractOnAlexNet) {
@@ -226,4 +226,4 @@ TEST_F(FirstLayerLimits, DeclinesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::first_layer_test

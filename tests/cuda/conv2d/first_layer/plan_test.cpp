@@ -12,7 +12,7 @@
 #include "lamina/cuda/conv2d/first_layer/pack.h"
 #include "support/reference.h"
 
-namespace lamina::test {
+namespace lamina::test::plan_test {
 namespace {
 
 using namespace lamina::cuda;
@@ -145,4 +145,4 @@ TEST(FirstLayerPlan, FindsFiltersThatTwoHalvesCannotHold) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::plan_test

@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/ladder/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::ladder_test {
 namespace {
 
 TEST_F(CudaConv2d, MeetsTheContractOnAwkwardGeometries) {
@@ -121,4 +121,4 @@ TEST_F(CudaConv2d, AutomaticMeetsTheContract) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::ladder_test

@@ -3,7 +3,7 @@
 #include "cuda/conv2d/ladder/harness.h"
 #include "lamina/cuda/runtime/device.h"
 
-namespace lamina::test {
+namespace lamina::test::large_test {
 namespace {
 
 TEST_F(CudaConv2d, GridsPast65535) {
@@ -84,4 +84,4 @@ TEST_F(CudaConv2d, InputsOver2To31Elements) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::large_test

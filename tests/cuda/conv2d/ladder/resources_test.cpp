@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/ladder/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::resources_test {
 namespace {
 
 TEST_F(CudaConv2d, GivesTheSameBitsEveryRun) {
@@ -99,4 +99,4 @@ TEST_F(CudaConv2d, GoesOnAfterRunningOutOfMemory) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::resources_test

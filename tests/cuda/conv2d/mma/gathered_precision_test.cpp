@@ -2,7 +2,7 @@
 
 #include "cuda/conv2d/mma/harness.h"
 
-namespace lamina::test {
+namespace lamina::test::gathered_precision_test {
 namespace {
 
 class ImplicitGemmPrecision : public OnAmpere {};
@@ -12,7 +12,7 @@ const std::size_t contract_cases[] = {6, 9, 10, 11, 29, 34, 47, 48};
 TEST_F(ImplicitGemmPrecision, OneSidedData) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : contract_cases) {
-      const ConvGeometry g = geometry_of(cases[i]);
+      const ConvGeometry g = geometry_of(gathered_cases[i]);
       expect_contract(g, implicit(precision), draw(g, positive, positive, 11), true);
       // All products alike: every addition rounds the same way.
       expect_contract(g, implicit(precision), draw(g, constant(0.1f), constant(0.3f), 0), false);
@@ -28,7 +28,7 @@ TEST_F(ImplicitGemmPrecision, OneSidedData) {
 TEST_F(ImplicitGemmPrecision, CancellingData) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : contract_cases) {
-      const ConvGeometry g = geometry_of(cases[i]);
+      const ConvGeometry g = geometry_of(gathered_cases[i]);
       ConvData data = draw(g, positive, positive, 13);
       for (std::size_t k = 1; k < data.w.size(); k += 2) data.w[k] = -data.w[k - 1];
       expect_contract(g, implicit(precision), data, true);
@@ -39,7 +39,7 @@ TEST_F(ImplicitGemmPrecision, CancellingData) {
 TEST_F(ImplicitGemmPrecision, MixedMagnitudes) {
   for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
     for (const std::size_t i : contract_cases) {
-      const ConvGeometry g = geometry_of(cases[i]);
+      const ConvGeometry g = geometry_of(gathered_cases[i]);
       expect_contract(g, implicit(precision), draw(g, mixed, mixed, 17), true);
       expect_contract(g, stored(precision), draw(g, mixed, mixed, 17), true);
       expect_contract(g, implicit(precision), draw(g, mixed, normal, 18), false);
@@ -49,7 +49,7 @@ TEST_F(ImplicitGemmPrecision, MixedMagnitudes) {
 }
 
 TEST_F(ImplicitGemmPrecision, Fp32AtTheEndsOfTheRange) {
-  const ConvGeometry g = geometry_of(cases[44]);
+  const ConvGeometry g = geometry_of(gathered_cases[44]);
   for (const int splits : {1, 3}) {
     const auto expect = [&](const Draw& x, const Draw& w) {
       expect_contract(g, implicit(Precision::fp32, false, {.splits = splits}), draw(g, x, w, 23), false);
@@ -71,7 +71,7 @@ TEST_F(ImplicitGemmPrecision, Fp32AtTheEndsOfTheRange) {
 }
 
 TEST_F(ImplicitGemmPrecision, Tf32KeepsFiniteValuesFinite) {
-  const ConvGeometry g = geometry_of(cases[44]);
+  const ConvGeometry g = geometry_of(gathered_cases[44]);
   const float largest = std::numeric_limits<float>::max();
   const Draw small = scaled(normal, 1e-4f);
   expect_contract(g, implicit(Precision::tf32), draw(g, constant(largest), small, 29), false);
@@ -89,7 +89,7 @@ TEST_F(ImplicitGemmPrecision, NonFiniteInputsReachExactlyTheirOutputs) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : {2u, 6u, 9u, 23u, 29u, 34u, 36u, 38u, 43u}) {
       for (const int splits : {0, 3}) {
-        const ConvGeometry g = geometry_of(cases[i]);
+        const ConvGeometry g = geometry_of(gathered_cases[i]);
         ConvData data = draw(g, normal, weights, 31);
         std::mt19937 random(static_cast<unsigned>(i));
         for (int n = 0; n < 4; ++n) {
@@ -103,7 +103,7 @@ TEST_F(ImplicitGemmPrecision, NonFiniteInputsReachExactlyTheirOutputs) {
 }
 
 TEST_F(ImplicitGemmPrecision, OverflowBecomesInfinity) {
-  const ConvGeometry g = geometry_of(cases[44]);
+  const ConvGeometry g = geometry_of(gathered_cases[44]);
   ConvData data = draw(g, positive, positive, 37);
   for (float& v : data.x) v = 1e30f;
   for (float& v : data.w) v = 1e30f;
@@ -113,9 +113,9 @@ TEST_F(ImplicitGemmPrecision, OverflowBecomesInfinity) {
   data = draw(g, positive, positive, 38);
   for (float& v : data.x) v *= 30000;
   KernelOptions options = implicit(Precision::fp16);
-  options.output = {DType::f16, nhwc};
+  options.output = {DType::f16, Layout::nhwc};
   for (const float y : run(g, options, data, false)) ASSERT_EQ(y, infinity);
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::gathered_precision_test

@@ -3,7 +3,7 @@
 #include "cuda/conv2d/mma/harness.h"
 #include "lamina/kernel/rules/patches.h"
 
-namespace lamina::test {
+namespace lamina::test::gathered_test {
 namespace {
 
 class ImplicitGemm : public OnAmpere {};
@@ -12,7 +12,7 @@ TEST_F(ImplicitGemm, EveryGeometryMeetsTheContractInEveryPrecision) {
   unsigned seed = 1;
   for (const Precision precision : precisions) {
     double worst = 0;
-    for (const Case& c : cases) {
+    for (const Case& c : gathered_cases) {
       const ConvGeometry g = geometry_of(c);
       // Bias and ReLU take turns, so that over the cases all four combinations occur.
       const KernelOptions options = implicit(precision, (seed & 1) != 0);
@@ -32,7 +32,7 @@ TEST_F(ImplicitGemm, EveryTileAndSplit) {
   unsigned seed = 1000;
   for (const Precision precision : precisions) {
     for (const std::size_t i : {3u, 6u, 17u, 29u, 38u, 44u, 47u, 51u}) {
-      const ConvGeometry g = geometry_of(cases[i]);
+      const ConvGeometry g = geometry_of(gathered_cases[i]);
       for (const int tile : tiles_for(g, precision)) {
         for (const int splits : {1, 2, 5}) {
           const KernelOptions options = stored(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits});
@@ -71,11 +71,11 @@ TEST_F(ImplicitGemm, EveryFormat) {
   for (const Precision precision : precisions) {
     const DType type = storage_type(precision);
     for (const std::size_t i : {2u, 5u, 9u, 25u, 34u, 43u, 51u}) {
-      const ConvGeometry g = geometry_of(cases[i]);
+      const ConvGeometry g = geometry_of(gathered_cases[i]);
       const ConvData data = draw(g, normal, normal, 7);
       const ConvReference reference = reference_of(g, precision, data, true);
-      for (const Format in : {Format{}, Format{DType::f32, nhwc}, Format{type}, Format{type, nhwc}}) {
-        for (const Format out : {Format{DType::f32, nhwc}, Format{type, nhwc}}) {
+      for (const Format in : {Format{}, Format{DType::f32, Layout::nhwc}, Format{type}, Format{type, Layout::nhwc}}) {
+        for (const Format out : {Format{DType::f32, Layout::nhwc}, Format{type, Layout::nhwc}}) {
           KernelOptions options = implicit(precision, true, {.splits = out.dtype == DType::f32 ? 3 : 0});
           options.input = in, options.output = out;
           expect_contract(g, options, data, true, reference);
@@ -90,7 +90,7 @@ TEST_F(ImplicitGemm, Chains) {
   for (const Precision precision : precisions) {
     for (const PointwiseChain& chain : chains) {
       for (const std::size_t i : {4u, 9u, 18u, 42u, 51u}) {
-        const ConvGeometry g = geometry_of(cases[i]);
+        const ConvGeometry g = geometry_of(gathered_cases[i]);
         for (const int splits : {1, 3}) {
           KernelOptions options = stored(precision, false, {.splits = splits});
           options.chain = chain;
@@ -103,7 +103,7 @@ TEST_F(ImplicitGemm, Chains) {
 
 TEST_F(ImplicitGemm, SlicesOfTheBatchFitTheWorkspaceLimit) {
   for (const Precision precision : precisions) {
-    const ConvGeometry g = geometry_of(cases[44]);
+    const ConvGeometry g = geometry_of(gathered_cases[44]);
     const std::size_t image = 25 * 24 * (precision == Precision::fp32 || precision == Precision::tf32 ? 4 : 2);
     KernelOptions options = implicit(precision);
     options.workspace_limit = 2 * image + image / 2;
@@ -118,7 +118,7 @@ TEST_F(ImplicitGemm, SlicesOfTheBatchFitTheWorkspaceLimit) {
 TEST_F(ImplicitGemm, SameBitsEveryRun) {
   for (const Precision precision : precisions) {
     for (const std::size_t i : {6u, 9u, 10u}) {
-      const ConvGeometry g = geometry_of(cases[i]);
+      const ConvGeometry g = geometry_of(gathered_cases[i]);
       const ConvData data = draw(g, normal, normal, 43);
       for (const int splits : {1, 4}) {
         const KernelOptions options = implicit(precision, false, {.splits = splits});
@@ -132,17 +132,17 @@ TEST_F(ImplicitGemm, SameBitsEveryRun) {
 TEST_F(ImplicitGemm, RefusesWhatItCannotDo) {
   const ConvGeometry g = geometry_of(conv("1x1x300 -> 3, k 1x128"));
   EXPECT_FALSE(takes(g, implicit(Precision::fp32)));
-  const ConvGeometry small = geometry_of(cases[1]);
+  const ConvGeometry small = geometry_of(gathered_cases[1]);
   EXPECT_TRUE(takes(small, implicit(Precision::fp32)));
   KernelOptions options = implicit(Precision::fp32);
   options.input = {DType::f16};
   EXPECT_FALSE(takes(small, options));
   options = implicit(Precision::fp16);
-  options.output = {DType::bf16, nhwc};
+  options.output = {DType::bf16, Layout::nhwc};
   EXPECT_FALSE(takes(small, options));
   options.output = {DType::f16};
   EXPECT_FALSE(takes(small, options));
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::gathered_test

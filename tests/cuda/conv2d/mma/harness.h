@@ -6,18 +6,19 @@
 /// What the tests of the implicit GEMM share: cases, and its tiles.
 namespace lamina::test {
 
-inline constexpr Layout nhwc = Layout::nhwc;
-
 /// f32 nchw in, which is staged, f32 nhwc out.
 inline KernelOptions implicit(Precision precision, bool relu = false, const Tuning& tuning = {}) {
-  return {
-      .kernel = "implicit_gemm", .precision = precision, .output = {DType::f32, nhwc}, .relu = relu, .tuning = tuning};
+  return {.kernel = "implicit_gemm",
+          .precision = precision,
+          .output = {DType::f32, Layout::nhwc},
+          .relu = relu,
+          .tuning = tuning};
 }
 
 /// As inner layers are stored: read in place, where channels fill units.
 inline KernelOptions stored(Precision precision, bool relu = false, const Tuning& tuning = {}) {
   KernelOptions options = implicit(precision, relu, tuning);
-  options.input = options.output = {storage_type(precision), nhwc};
+  options.input = options.output = {storage_type(precision), Layout::nhwc};
   return options;
 }
 
@@ -36,7 +37,7 @@ inline std::vector<int> tiles_for(const ConvGeometry& g, Precision precision) {
 }
 
 // Around tiles of 64, 96 and 128 filters, 64 and 128 pixels, and steps of 32 and 64 terms.
-inline const std::vector<Case> cases = {
+inline const std::vector<Case> gathered_cases = {
     {},
     conv("3x5x7 -> 2, k 3"),
     conv("n2 1x28x28 -> 6, k 5, p 2"),

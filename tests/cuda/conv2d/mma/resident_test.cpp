@@ -3,7 +3,7 @@
 #include "cuda/conv2d/family.h"
 #include "lamina/cuda/conv2d/mma/resident/choice.h"
 
-namespace lamina::test {
+namespace lamina::test::resident_test {
 namespace {
 
 class Mma : public OnAmpere {};
@@ -131,4 +131,4 @@ TEST_F(Mma, ANeighbourInTheBatchChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace lamina::test
+}  // namespace lamina::test::resident_test
