@@ -9,6 +9,7 @@
 #include "lamina/cpu/convert.h"
 #include "lamina/cpu/images.h"
 #include "lamina/cpu/pool2d/channels.h"
+#include "lamina/cpu/pool2d/planes.h"
 #include "lamina/cpu/simd.h"
 #include "lamina/cpu/softmax.h"
 #include "lamina/kernel/kernel.h"
@@ -93,6 +94,14 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
   // The mean of whole planes is one of rows, for which nothing has to be turned.
   const bool whole = problem.kind == PoolKind::adaptive && problem.geometry.out_pixels() == 1;
   if (whole) return cpu::prepare_reduce({.kind = Reduction::mean, .dims = 0b1100}, p);
+  if (cpu::pools_planes(problem.kind, problem.geometry)) {
+    return make_operator("windows of planes", [problem, &kernel = cpu::best_kernel(cpu::plane_pool_kernels(), p.device),
+                                               cells = cpu::cells_of_columns(problem.geometry)](
+                                                  Inputs inputs, Outputs outputs, const Execution& execution) {
+      cpu::plane_pool2d(problem.kind, kernel, problem.geometry, cells, floats(inputs[0]), floats(outputs[0]),
+                        *execution.pool);
+    });
+  }
   return cpu::through_pixels(
       p, false, [&](const Preparation& inner, std::int64_t) { return prepare_channel_pool(problem, inner); });
 }

@@ -22,10 +22,14 @@ struct Rows {
   std::array<std::int64_t, Shape::max_rank> extents{}, steps{};  // of the output; elements of the input
   const Axis* within = nullptr;
   std::int64_t in_width = 1, in_step = 1, out_width = 1, count = 1;
+  bool repeats = true;  // one tap everywhere, by 1
 
   Rows(const ResampleProblem& problem, const Shape& in, const Shape& in_steps, const Shape& out) {
     int last = -1;
-    for (const Axis& axis : problem.axes) last = std::max(last, axis.dim);
+    for (const Axis& axis : problem.axes) {
+      last = std::max(last, axis.dim);
+      repeats &= axis.taps == 1 && std::ranges::all_of(axis.weights, [](float weight) { return weight == 1; });
+    }
     const int dims = static_cast<int>(in.rank());
     for (const Axis& axis : problem.axes) {
       if (axis.dim == dims - 1) {
@@ -88,13 +92,38 @@ void add(float weight, const float* from, Step step, std::int64_t count, bool fi
   }
 }
 
-void take_within(const Axis& axis, std::int64_t width, const float* row, std::int64_t step, float* output) {
+template <class Taps>
+void take_within(const Axis& axis, Taps taps, std::int64_t width, const float* row, std::int64_t step, float* output) {
   const int* index = axis.indices.data();
   const float* weight = axis.weights.data();
-  for (std::int64_t i = 0; i < width; ++i, index += axis.taps, weight += axis.taps) {
+  for (std::int64_t i = 0; i < width; ++i, index += taps, weight += taps) {
     float sum = 0;
-    for (int t = 0; t < axis.taps; ++t) sum += weight[t] * row[index[t] * step];
+    for (int t = 0; t < taps; ++t) sum += weight[t] * row[index[t] * step];
     output[i] = sum;
+  }
+}
+void take_within(const Axis& axis, std::int64_t width, const float* row, std::int64_t step, float* output) {
+  if (axis.taps == 2) return take_within(axis, std::integral_constant<int, 2>(), width, row, step, output);
+  take_within(axis, axis.taps, width, row, step, output);
+}
+
+/// Where elements are taken as they are: rows of the same are one that is copied.
+void repeat(const Rows& rows, const float* input, float* output, std::int64_t first, std::int64_t last) {
+  std::int64_t before = -1;
+  for (std::int64_t row = first; row < last; ++row) {
+    float* const to = output + row * rows.out_width;
+    for_each_tap(rows, row, [&](std::int64_t offset, float) {
+      const float* const from = input + offset;
+      if (offset == before) {
+        std::copy_n(to - rows.out_width, rows.out_width, to);
+      } else if (rows.within == nullptr) {
+        for (std::int64_t i = 0; i < rows.out_width; ++i) to[i] = from[i * rows.in_step];
+      } else {
+        const int* const index = rows.within->indices.data();
+        for (std::int64_t i = 0; i < rows.out_width; ++i) to[i] = from[index[i] * rows.in_step];
+      }
+      before = offset;
+    });
   }
 }
 
@@ -105,7 +134,9 @@ void resample(const Rows& rows, const float* input, float* output, ThreadPool& p
   // Several short rows are one item of work.
   const std::int64_t each = std::max<std::int64_t>(1, 4096 / std::max(rows.in_width, rows.out_width));
   pool.parallel_for(detail::ceil_div(rows.count, each), [&](std::int64_t item, int worker) {
-    for (std::int64_t row = item * each; row < std::min(rows.count, (item + 1) * each); ++row) {
+    const std::int64_t last = std::min(rows.count, (item + 1) * each);
+    if (rows.repeats) return repeat(rows, input, output, item * each, last);
+    for (std::int64_t row = item * each; row < last; ++row) {
       float* const to = output + row * rows.out_width;
       float* const sums =
           rows.within == nullptr ? to : workspace + worker * detail::round_up<std::int64_t>(rows.in_width, 16);

@@ -14,35 +14,6 @@ constexpr std::int64_t chunk = 16384, least_part = 16, max_part = 256;
 // An image that the layer before has left in the caches: to fetch from it takes longer than it saves.
 constexpr std::int64_t cached_bytes = 4 << 20;
 
-/// What one side of an image is pooled by.
-struct Side {
-  int extent, out, kernel, stride, padding, dilation;
-  bool count_padding;
-};
-
-/// The pixels of a side that window `index` covers, and as how many they count in an average.
-struct Covered {
-  std::int64_t begin, count, cells;
-};
-
-/// Pixels that lie a dilation apart, the largest of which is sought.
-Covered place_largest(const Side& s, int index) {
-  const std::int64_t corner = std::int64_t{index} * s.stride - s.padding;
-  const InsideTaps taps(corner, s.extent, s.kernel, s.dilation);
-  return {corner + taps.first * s.dilation, taps.last - taps.first, 1};
-}
-
-Covered place_average(const Side& s, int index) {
-  const AverageWindow w(index, s.extent, s.kernel, s.stride, s.padding);
-  const std::int64_t count = std::max<std::int64_t>(w.end - w.begin, 0);
-  return {w.begin, count, s.count_padding ? w.cells : count};
-}
-
-Covered place_covering(const Side& s, int index) {
-  const auto [first, last] = covering(index, s.extent, s.out);
-  return {first, last - first, last - first};
-}
-
 /// A pixel's channels to planes of `plane` elements.
 template <class T>
 void scatter(const T* pixel, std::int64_t channels, std::int64_t plane, T* output) {
@@ -80,13 +51,8 @@ void channel_pool2d(PoolKind kind, const ChannelPoolKernel& kernel, const PoolGe
                                               : dtype == DType::i8 ? kernel.i8
                                                                    : kernel.f32;
   const auto run = kind == PoolKind::largest ? windows.largest : windows.mean;
-  const auto place = kind == PoolKind::largest   ? place_largest
-                     : kind == PoolKind::average ? place_average
-                                                 : place_covering;
-  const Side vertical = {g.in_height,      g.out_height,      g.kernel_height, g.stride_height,
-                         g.padding_height, g.dilation_height, g.count_padding};
-  const Side horizontal = {g.in_width,      g.out_width,      g.kernel_width, g.stride_width,
-                           g.padding_width, g.dilation_width, g.count_padding};
+  const auto place = placing(kind);
+  const Side vertical = rows_of(g), horizontal = columns_of(g);
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const auto* const in = static_cast<const std::byte*>(input);
   auto* const out = static_cast<std::byte*>(output);

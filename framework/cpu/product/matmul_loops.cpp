@@ -27,8 +27,9 @@ A scaled(A sum, double alpha) {
   }
 }
 
-template <class T>
-void loops(const detail::MatMulExtents& e, const T* a_all, const T* b_all, T* c, ThreadPool& pool) {
+/// `column`: elements of b from one column to the next.
+template <class T, class Column>
+void loops(const detail::MatMulExtents& e, Column column, const T* a_all, const T* b_all, T* c, ThreadPool& pool) {
   using A = Accumulator<T>;
   pool.parallel_for(e.batches * e.m, [&](std::int64_t row, int) {
     const auto at = e.operands(row / e.m);
@@ -41,8 +42,8 @@ void loops(const detail::MatMulExtents& e, const T* a_all, const T* b_all, T* c,
         std::fill_n(chain, count, A{});
         for (std::int64_t k = begin; k < std::min(e.k, begin + chain_terms); ++k) {
           const A value = static_cast<A>(a[k * e.a_term]);
-          const T* const from = b + k * e.b_term + first * e.b_column;
-          for (std::int64_t i = 0; i < count; ++i) chain[i] += value * static_cast<A>(from[i * e.b_column]);
+          const T* const from = b + k * e.b_term + first * column;
+          for (std::int64_t i = 0; i < count; ++i) chain[i] += value * static_cast<A>(from[i * column]);
         }
         for (std::int64_t i = 0; i < count; ++i) sums[i] += chain[i];
       }
@@ -59,7 +60,11 @@ void matmul_loops(DType dtype, const detail::MatMulExtents& extents, const void*
                   ThreadPool& pool) {
   detail::visit(dtype, [&]<class T>(std::type_identity<T>) {
     if constexpr (std::is_same_v<T, double> || (std::is_integral_v<T> && !std::is_same_v<T, bool>)) {
-      loops(extents, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), pool);
+      const auto run = [&](auto column) {
+        loops(extents, column, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(c), pool);
+      };
+      // A loop of its own for neighbours, which compilers make vectors of.
+      extents.b_column == 1 ? run(std::integral_constant<std::int64_t, 1>()) : run(extents.b_column);
     }
   });
 }

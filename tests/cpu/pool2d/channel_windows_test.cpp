@@ -7,7 +7,7 @@
 #include "lamina/cpu/pool2d/channels.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::channel_windows_test {
 namespace {
 
 constexpr std::array<std::uint16_t, 14> kinds = {0x0000, 0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0,
@@ -67,4 +67,4 @@ TEST(CpuChannelWindows, AWindowWithoutPixelsIsMinusInfinity) {
 }
 
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::channel_windows_test

@@ -2,16 +2,28 @@
 
 #include "cpu/pool2d/pool_reference.h"
 #include "lamina/cpu/pool2d/channels.h"
+#include "lamina/cpu/pool2d/planes.h"
 #include "support/conv_cases.h"
 #include "support/guarded.h"
 
-namespace lamina::cpu {
+namespace lamina::cpu::pool2d_test {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
+void pool_plane(const ChannelPoolKernel& kernel, PoolKind kind, const PoolGeometry& g, const float* input,
+                float* output, ThreadPool& pool) {
+  channel_pool2d(kind, kernel, g, {1, 1, 1}, DType::f32, input, output, pool);
+}
+void pool_plane(const PlanePoolKernel& kernel, PoolKind kind, const PoolGeometry& g, const float* input, float* output,
+                ThreadPool& pool) {
+  ASSERT_TRUE(pools_planes(kind, g));
+  plane_pool2d(kind, kernel, g, cells_of_columns(g), input, output, pool);
+}
+
 /// One plane, which is its own channels-last image, input and output between guard pages, `bad` among the values.
-void check(const ChannelPoolKernel& kernel, const PoolGeometry& g, float bad) {
+template <class Kernel>
+void check(const Kernel& kernel, const PoolGeometry& g, float bad) {
   ThreadPool pool(1);
   for (const auto at : {Guarded<float>::At::end, Guarded<float>::At::begin}) {
     Guarded<float> input(test::draw(g.in_pixels(), test::Values::mixed, static_cast<unsigned>(g.in_width)), at);
@@ -19,7 +31,7 @@ void check(const ChannelPoolKernel& kernel, const PoolGeometry& g, float bad) {
     Guarded<float> output(g.out_pixels(), at);
     for (const PoolKind kind : {PoolKind::largest, PoolKind::average}) {
       if (kind == PoolKind::average && (!std::isfinite(bad) || g.dilation_width > 1)) continue;
-      channel_pool2d(kind, kernel, g, {1, 1, 1}, DType::f32, input.data(), output.data(), pool);
+      pool_plane(kernel, kind, g, input.data(), output.data(), pool);
       for (int oh = 0; oh < g.out_height; ++oh) {
         for (int ow = 0; ow < g.out_width; ++ow) {
           const float truth = test::pooled(kind, g, input.data(), oh, ow);
@@ -36,8 +48,9 @@ void check(const ChannelPoolKernel& kernel, const PoolGeometry& g, float bad) {
   }
 }
 
-TEST(CpuPool, EveryWidthStrideAndWindowOnEveryInstructionSet) {
-  for (const ChannelPoolKernel& kernel : channel_pool_kernels()) {
+template <class Kernel>
+void check_all(std::span<const Kernel> kernels) {
+  for (const Kernel& kernel : kernels) {
     for (int width = 1; width <= 71; width += width < 40 ? 1 : 7) {
       for (const int size : {1, 2, 3, 5}) {
         for (const int stride : {1, 2, 3}) {
@@ -71,5 +84,64 @@ TEST(CpuPool, EveryWidthStrideAndWindowOnEveryInstructionSet) {
   }
 }
 
+TEST(CpuPool, EveryWidthStrideAndWindowOnEveryInstructionSet) {
+  check_all(channel_pool_kernels());
+  check_all(plane_pool_kernels());
+}
+
+/// Rows of several parts, and windows that reach beyond the padding, or that see nothing else.
+TEST(CpuPool, LongRowsAndWindowsOfPaddingAlone) {
+  const PoolGeometry long_rows = {.planes = 3,
+                                  .in_height = 2,
+                                  .in_width = 9001,
+                                  .out_height = 2,
+                                  .out_width = 3001,
+                                  .kernel_width = 5,
+                                  .stride_width = 3,
+                                  .padding_width = 2};
+  const PoolGeometry columns = {.planes = 2,
+                                .in_height = 7,
+                                .in_width = 4500,
+                                .out_height = 3,
+                                .out_width = 4500,
+                                .kernel_height = 3,
+                                .stride_height = 2};
+  const PoolGeometry padding = {.planes = 2,
+                                .in_height = 3,
+                                .in_width = 3,
+                                .out_height = 5,
+                                .out_width = 5,
+                                .kernel_height = 2,
+                                .kernel_width = 2,
+                                .stride_height = 2,
+                                .stride_width = 2,
+                                .padding_height = 3,
+                                .padding_width = 3};
+  for (PoolGeometry g : {long_rows, columns, padding}) {
+    for (const bool count_padding : {false, true}) {
+      g.count_padding = count_padding;
+      for (const PlanePoolKernel& kernel : plane_pool_kernels()) {
+        PoolGeometry one = g;
+        one.planes = 1;
+        ThreadPool pool(2);
+        const std::vector<float> input = test::draw(g.planes * g.in_pixels(), test::Values::mixed, 5);
+        std::vector<float> output(static_cast<std::size_t>(g.planes * g.out_pixels()));
+        for (const PoolKind kind : {PoolKind::largest, PoolKind::average}) {
+          pool_plane(kernel, kind, g, input.data(), output.data(), pool);
+          for (std::int64_t i = 0; i < g.planes * g.out_pixels(); ++i) {
+            const std::int64_t plane = i / g.out_pixels(), pixel = i % g.out_pixels();
+            const float truth =
+                test::pooled(kind, one, input.data() + plane * g.in_pixels(), static_cast<int>(pixel / g.out_width),
+                             static_cast<int>(pixel % g.out_width));
+            const float found = output[static_cast<std::size_t>(i)];
+            ASSERT_TRUE(found == truth || (kind == PoolKind::average && std::abs(found - truth) < 1e-5f))
+                << name(kernel.set) << " width " << g.in_width << ", output " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
-}  // namespace lamina::cpu
+}  // namespace lamina::cpu::pool2d_test

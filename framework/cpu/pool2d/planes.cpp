@@ -1,0 +1,64 @@
+#include "lamina/cpu/pool2d/planes.h"
+
+#include <algorithm>
+
+#include "lamina/base/math.h"
+#include "lamina/cpu/pool2d/window.h"
+
+namespace lamina::cpu {
+namespace {
+
+constexpr std::int64_t least_read = 16384;  // elements by a task
+
+/// Columns from the first tap of a window to its last.
+std::int64_t reach(const PoolGeometry& g) { return (g.kernel_width - std::int64_t{1}) * g.dilation_width + 1; }
+
+}  // namespace
+
+bool pools_planes(PoolKind kind, const PoolGeometry& g) {
+  const bool dilated = g.dilation_height != 1 || g.dilation_width != 1;
+  const bool alike = kind == PoolKind::largest || (kind == PoolKind::average && !dilated);
+  return alike && reach(g) <= PlaneWindows::most_columns / 2 && g.stride_width <= PlaneWindows::most_columns / 2;
+}
+
+std::vector<float> cells_of_columns(const PoolGeometry& g) {
+  std::vector<float> result;
+  for (int i = 0; i < g.out_width; ++i)
+    result.push_back(static_cast<float>(std::max<std::int64_t>(place_average(columns_of(g), i).cells, 1)));
+  return result;
+}
+
+void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeometry& g, std::span<const float> cells,
+                  const float* input, float* output, ThreadPool& pool) {
+  const auto run = kind == PoolKind::largest ? kernel.largest : kernel.mean;
+  const auto place = placing(kind);
+  const Side vertical = rows_of(g);
+  const std::int64_t at_once = (PlaneWindows::most_columns - reach(g)) / g.stride_width + 1;
+  const std::int64_t read = std::max<std::int64_t>(std::int64_t{g.in_width} * g.kernel_height, 1);
+  const std::int64_t step = std::max<std::int64_t>(least_read / read, 1), rows = g.planes * g.out_height;
+  pool.parallel_for(detail::ceil_div(rows, step), [&](std::int64_t task, int) {
+    for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
+      const Covered covered = place(vertical, static_cast<int>(row % g.out_height));
+      const float* const plane = input + row / g.out_height * g.in_pixels();
+      for (std::int64_t ow = 0; ow < g.out_width; ow += at_once) {
+        PlaneWindows w = {.rows = covered.count,
+                          .row = std::int64_t{g.in_width} * g.dilation_height,
+                          .kernel = g.kernel_width,
+                          .dilation = g.dilation_width,
+                          .stride = g.stride_width,
+                          .outputs = std::min(at_once, g.out_width - ow),
+                          .output = output + row * g.out_width + ow,
+                          .row_cells = static_cast<float>(std::max<std::int64_t>(covered.cells, 1)),
+                          .cells = cells.data() + ow};
+        const std::int64_t corner = ow * g.stride_width - g.padding_width;
+        w.width = (w.outputs - 1) * g.stride_width + reach(g);
+        w.begin = std::clamp<std::int64_t>(-corner, 0, w.width);
+        w.end = std::clamp<std::int64_t>(g.in_width - corner, w.begin, w.width);
+        w.first = covered.count > 0 && w.begin < w.end ? plane + covered.begin * g.in_width + corner + w.begin : plane;
+        run(w);
+      }
+    }
+  });
+}
+
+}  // namespace lamina::cpu
