@@ -63,10 +63,8 @@ bool Dataflow::any_shape_is_read(int value) const {
 
 std::pair<MoveProblem, int> Dataflow::composed_move(int value, MoveProblem problem) const {
   const Operation* const before = computes(value);
-  if (before != nullptr && !before->view && before->inputs.size() == 1) {
-    const auto first = problem_of<MoveProblem>(*before);
-    if (auto both = first ? composed(problem, *first) : std::nullopt) return {*std::move(both), before->inputs[0]};
-  }
+  const auto first = move_of(before);
+  if (auto both = first ? composed(problem, *first) : std::nullopt) return {*std::move(both), before->inputs[0]};
   return {std::move(problem), value};
 }
 

@@ -69,6 +69,15 @@ class Dataflow {
     const auto* layer = dynamic_cast<const Layer<Problem>*>(op.module.get());
     return layer == nullptr ? std::nullopt : std::optional(layer->problem(shapes(op.inputs)));
   }
+  /// The same, of one that computes: whose result is no view of what it reads.
+  template <class Problem>
+  std::optional<Problem> solves(const Operation* op) const {
+    return op == nullptr || op->view ? std::nullopt : problem_of<Problem>(*op);
+  }
+  /// What an operation moves of one operand.
+  std::optional<MoveProblem> move_of(const Operation* op) const {
+    return op == nullptr || op->inputs.size() != 1 ? std::nullopt : solves<MoveProblem>(op);
+  }
   /// What a convolution of so many operands solves; nothing if the operation is none such, or of scaled channels, or
   /// not known yet.
   std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;

@@ -25,11 +25,11 @@ class Strider : Dataflow {
 
   void stride() {
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {  // larger results first
-      const auto problem = op->view ? std::nullopt : problem_of<ConcatProblem>(*op);
+      const auto problem = solves<ConcatProblem>(&*op);
       if (problem) op->view = join(*op, problem->dim);
     }
     for (Operation& op : program_.operations) {
-      const auto problem = op.view ? std::nullopt : problem_of<MoveProblem>(op);
+      const auto problem = solves<MoveProblem>(&op);
       if (problem) op.view = read_in_place(op, *problem) || write_in_place(op, *problem);
     }
   }

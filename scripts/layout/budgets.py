@@ -11,13 +11,13 @@ EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_313,  # names of C++ in messages become those of the interface; files in memory, stops
     "framework/compile": 4_326,  # whole biases; which outputs keep images apart; codes behind a turn; layouts by nature, parts of any concatenation in place, attention of channels first; the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
-    "framework/cpu": 1_330,
+    "framework/cpu": 1_340,
     "framework/cpu/map": 140,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
     "framework/cpu/conv2d": 4_740,  # what is packed is asked of the one store; groups of few channels
     "framework/cpu/linear": 411,
-    "framework/cpu/lookup": 910,  # RoiAlign; what is there once or more; what a run finds: true elements, boxes that stay; sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
-    "framework/cpu/pool2d": 364,
+    "framework/cpu/lookup": 940,  # rows that are repeated; RoiAlign; what is there once or more; what a run finds: true elements, boxes that stay; sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
+    "framework/cpu/pool2d": 552,  # planes, which were turned to channels last for it
     "framework/cpu/product": 911,
     "framework/cpu/recurrent": 331,  # LSTM, GRU and RNN: steps of all cells, by images or by units
     "framework/cuda": 1_680,
@@ -51,14 +51,14 @@ LEFT_OUT = {
     "framework/onnx": 2_330,  # bodies of loops; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
-TESTS = {"tests": 33_970, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 34_030, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
-# has. It is beyond that by 475: pooling, concatenation and eight bits have kernels beside Maps, and 690 lines are of
+# has. It is beyond that by 475 and 220 of a CPU's poolings of planes: pooling, concatenation and eight bits have kernels beside Maps, and 690 lines are of
 # "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which 40 were detect's and
 # 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and of codes; 930 of
 # values with a count, and of what detectors need; 95 of what ONNX Runtime fuses; 240 of what is read and written where it lies.
 # torchvision's detectors through detect are 90; loops and sequences 450, of which 40 are onnx's.
-TABLES = ((EVERY_BUILD, 60_020), (LEFT_OUT, 4_985), (TESTS, 35_740))
+TABLES = ((EVERY_BUILD, 60_240), (LEFT_OUT, 4_985), (TESTS, 35_800))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

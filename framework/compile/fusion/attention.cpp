@@ -73,7 +73,7 @@ class Finder : Dataflow {
   /// An operand without the number that it is multiplied by.
   int without_factor(int value, Match& match) {
     Operation* const op = only_for(value);
-    const auto pointwise = op == nullptr ? std::nullopt : problem_of<PointwiseProblem>(*op);
+    const auto pointwise = solves<PointwiseProblem>(op);
     if (!pointwise || op->inputs.size() != 1 || pointwise->compute != DType::f32) return value;
     if (shape(op->inputs[0]) != shape(value)) return value;
     double scale = match.scale;
@@ -114,14 +114,14 @@ class Finder : Dataflow {
     Match match;
     match.v = last.inputs[1];
     Operation* op = behind_views(last.inputs[0], match);
-    const auto softmax = op == nullptr ? std::nullopt : problem_of<SoftmaxProblem>(*op);
+    const auto softmax = solves<SoftmaxProblem>(op);
     if (!softmax || softmax->kind != SoftmaxKind::softmax ||
         softmax->dim + 1 != static_cast<int>(shape(op->output).rank())) {
       return std::nullopt;
     }
     match.parts.push_back(op);
     op = match_scores(behind_views(op->inputs[0], match), match);
-    const auto scores = op == nullptr ? std::nullopt : problem_of<MatMulProblem>(*op);
+    const auto scores = solves<MatMulProblem>(op);
     if (!scores || scores->transpose_a) return std::nullopt;
     match.parts.push_back(op);
     match.scale *= scores->alpha;

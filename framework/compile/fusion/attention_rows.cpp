@@ -46,10 +46,9 @@ class AttentionRows : Dataflow {
 
  private:
   void narrow(Operation& move) {
-    const auto taken = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
+    const auto taken = move_of(&move);
     Operation* const attention = taken ? only_for(move.inputs[0]) : nullptr;
-    const auto problem =
-        attention == nullptr || attention->view ? std::nullopt : problem_of<AttentionProblem>(*attention);
+    const auto problem = solves<AttentionProblem>(attention);
     if (!problem || problem->causal || attention->inputs.size() != 3) return;
     if (program_.value(attention->output).format.dtype != DType::f32) return;  // a network's own f16
     const auto row = one_row(*taken, shape(attention->output), shape(move.output));

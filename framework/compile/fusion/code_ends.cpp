@@ -54,7 +54,7 @@ class Tables : Dataflow {
 
   void compose() {
     for (Operation& op : program_.operations) {
-      const auto problem = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
+      const auto problem = solves<PointwiseProblem>(&op);
       if (!problem || problem->compute != DType::f32 || !is_coded(op.output) || is_output(op.output)) continue;
       if (const auto table = table_of(*problem, op)) take(op, root_of(op.inputs[0]), *table);
     }
@@ -114,7 +114,7 @@ class CodeEnds : Dataflow {
  private:
   void join_one(Operation& op) {
     round_operand(op), pool(op);
-    const auto after = op.module == nullptr || op.view ? std::nullopt : problem_of<PointwiseProblem>(op);
+    const auto after = solves<PointwiseProblem>(&op);
     if (!after || after->compute != DType::f32) return;
     if (!is_coded(op.output)) {
       if (after->chain == PointwiseChain{{Pointwise::identity}}) read<ConvProblem>(op) || read<LinearProblem>(op);
@@ -145,7 +145,7 @@ class CodeEnds : Dataflow {
   void round_operand(Operation& op) {
     auto problem = of_codes(op);
     Operation* const rounding = problem ? only_computes(op.inputs[0]) : nullptr;
-    const auto before = rounding == nullptr || rounding->view ? std::nullopt : problem_of<PointwiseProblem>(*rounding);
+    const auto before = solves<PointwiseProblem>(rounding);
     if (!before || before->chain != PointwiseChain{{Pointwise::identity}}) return;
     if (!is_coded(rounding->output) || is_coded(rounding->inputs[0])) return;
     problem->prologue = {rounding_to(rounding->output)};
@@ -153,7 +153,7 @@ class CodeEnds : Dataflow {
   }
 
   void pool(Operation& op) {
-    const auto pool = op.module == nullptr || op.view ? std::nullopt : problem_of<PoolProblem>(op);
+    const auto pool = solves<PoolProblem>(&op);
     if (!pool || pool->kind != PoolKind::largest || !is_coded(op.inputs[0]) || !is_coded(op.output)) return;
     Operation* const product = only_computes(op.inputs[0]);
     auto problem = product == nullptr ? std::nullopt : of_codes(*product);

@@ -83,7 +83,7 @@ class Filters : Dataflow {
     std::vector<std::pair<int, MoveProblem>> moves;
     for (const int reader : readers(op.output)) {
       const Operation& move = operation(reader);
-      const auto found = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
+      const auto found = move_of(&move);
       auto over = found ? stepping_over(*found, filters * inner, more * inner) : std::nullopt;
       if (!over) return;
       moves.emplace_back(reader, std::move(*over));

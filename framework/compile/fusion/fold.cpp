@@ -33,8 +33,8 @@ class Folder : Dataflow {
   /// reader.
   bool read_equal(int i) {
     const Operation& op = operation(i);
-    const auto pool = op.module == nullptr || op.view ? std::nullopt : problem_of<PoolProblem>(op);
-    const auto reduce = op.module == nullptr || op.view ? std::nullopt : problem_of<ReduceProblem>(op);
+    const auto pool = solves<PoolProblem>(&op);
+    const auto reduce = solves<ReduceProblem>(&op);
     if ((!pool && !reduce) || is_output(op.output) || readers(op.inputs[0]).size() > max_operands) return false;
     for (const int other : readers(op.inputs[0])) {
       if (other == none || other >= i || shape(operation(other).output) != shape(op.output)) continue;
@@ -164,7 +164,7 @@ class Folder : Dataflow {
     if (between == nullptr || shape(between->output) != shape(next.output)) return false;
     const Program::Value &from = program_.value(between->output), &to = program_.value(next.output);
     if (from.format.dtype != to.format.dtype || from.quantization != to.quantization) return false;
-    const auto concat = between->view ? std::nullopt : problem_of<ConcatProblem>(*between);
+    const auto concat = solves<ConcatProblem>(between);
     if (!between->view && (!concat || concat->dim != 1)) return false;
     const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;
     const std::vector<Done> done = done_by(next, place);

@@ -35,7 +35,7 @@ class Gates : Dataflow {
   }
 
   bool scales(const Operation& op) const {
-    const auto conv = op.view ? std::nullopt : problem_of<ConvProblem>(op);
+    const auto conv = solves<ConvProblem>(&op);
     return conv && conv->scaled();
   }
 
@@ -49,7 +49,7 @@ class Gates : Dataflow {
   }
 
   bool is_mean(const Operation* op) const {
-    const auto pool = op == nullptr || op->view ? std::nullopt : problem_of<PoolProblem>(*op);
+    const auto pool = solves<PoolProblem>(op);
     return pool && pool->kind == PoolKind::adaptive && pool->geometry.out_pixels() == 1;
   }
 
@@ -82,9 +82,9 @@ class Gates : Dataflow {
   /// A norm of the roots of the sums of the squares of the channels.
   std::optional<Gate> response_of(int image, int factors) {
     Operation* const second = only_for(factors);
-    const auto norm = second == nullptr || second->view ? std::nullopt : problem_of<NormProblem>(*second);
+    const auto norm = solves<NormProblem>(second);
     Operation* const first = norm ? only_for(second->inputs[0]) : nullptr;
-    const auto roots = first == nullptr || first->view ? std::nullopt : problem_of<ReduceProblem>(*first);
+    const auto roots = solves<ReduceProblem>(first);
     const unsigned pixels = 1u << 2 | 1u << 3;
     if (!roots || roots->kind != Reduction::l2 || roots->dims != pixels || first->inputs[0] != image ||
         shape(factors).rank() != 4)
@@ -103,7 +103,7 @@ class Gates : Dataflow {
   bool join_reader(Operation& op, int image, const Gate& gate) {
     const bool one = is_coded(op.output) && readers(op.output).size() == 1 && !is_output(op.output);
     Operation* const conv = one ? &operation(*readers(op.output).begin()) : nullptr;
-    auto reads = conv == nullptr || conv->view ? std::nullopt : problem_of<ConvProblem>(*conv);
+    auto reads = solves<ConvProblem>(conv);
     if (!reads || !reads->eight.defined() || reads->scaled() || conv->inputs[0] != op.output) return false;
     Program::Value& value = program_.value(op.output);
     const Program::Value product = value;

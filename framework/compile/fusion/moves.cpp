@@ -36,7 +36,7 @@ class Moves : Dataflow {
     });
     each_move([&](Operation& op, const MoveProblem& problem) { make_convolution(op, problem); });
     for (Operation& op : program_.operations) {
-      if (const auto problem = move_of(&op)) make_view(op, *problem);
+      if (const auto problem = any_move_of(&op)) make_view(op, *problem);
       if (op.view) lift(op);
     }
     finish();
@@ -46,7 +46,7 @@ class Moves : Dataflow {
   template <class F>
   void each_move(const F& f) {
     for (Operation& op : program_.operations) {
-      if (const auto problem = move_of(&op)) f(op, *problem);
+      if (const auto problem = any_move_of(&op)) f(op, *problem);
     }
   }
 
@@ -72,7 +72,8 @@ class Moves : Dataflow {
     return all;
   }
 
-  std::optional<MoveProblem> move_of(const Operation* op) const {
+  /// As move_of(); also of one that is a view.
+  std::optional<MoveProblem> any_move_of(const Operation* op) const {
     return op == nullptr || op->inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(*op);
   }
   void set_move(Operation& op, const MoveProblem& problem, int source, const Shape& to) {
@@ -90,10 +91,10 @@ class Moves : Dataflow {
   /// reads it may be able to step so itself.
   void join(Operation& op, const MoveProblem& second) {
     const int before = op.inputs[0];
-    const auto first = move_of(computes(before));
+    const auto first = any_move_of(computes(before));
     const auto others = first ? all_readers(before) : std::nullopt;
     if (!others) return;
-    const bool all_move = std::ranges::all_of(*others, [&](int i) { return move_of(&operation(i)).has_value(); });
+    const bool all_move = std::ranges::all_of(*others, [&](int i) { return any_move_of(&operation(i)).has_value(); });
     const bool steps = std::ranges::all_of(first->axes, [](const auto& axis) { return axis.offsets.empty(); });
     if (!all_move && !steps) return;
     const auto both = composed(second, *first);
@@ -144,7 +145,7 @@ class Moves : Dataflow {
     if (path.empty() || !ends || ends->empty() || !rows || !can_have(from.rank(), path)) return false;
     std::vector<MoveProblem> joined;
     for (const int end : *ends) {
-      const auto move = move_of(&operation(end));
+      const auto move = any_move_of(&operation(end));
       const auto both = move ? composed(*move, *rows) : std::nullopt;
       if (!both) return false;
       joined.push_back(*both);
@@ -186,7 +187,7 @@ class Moves : Dataflow {
     const Shape to = shape(op.output);
     if (path.empty() || extent(operation(path.front()).output, -1) != extent_of(to, -1)) return;
     if (!can_have(to.rank(), path)) return;
-    const auto before = move_of(computes(first));
+    const auto before = any_move_of(computes(first));
     if (!before || !read_once(first)) return;
     const std::int64_t length = shape(operation(path.back()).inputs[0])[-1];
     const auto rows = moves_rows(problem, shape(operation(path.front()).output).numel(), to[-1], length);
@@ -280,9 +281,8 @@ class Moves : Dataflow {
     const Shape to = shape(op.output);
     if (path.empty() || to.rank() < 2 || extent(operation(path.front()).output, -1) != to[-1]) return;
     Operation* const before = only_for(first);
-    if (before == nullptr || !can_have(to.rank(), path)) return;
-    const auto move = move_of(before);
-    if (!move && !before->view) return;
+    const auto move = any_move_of(before);
+    if (before == nullptr || !can_have(to.rank(), path) || !(move || before->view)) return;
     const Shape rows = with_rows_of(to, shape(first)[-1]);
     if (rows != shape(first)) {  // else it stays what it is: a Flatten becomes part of a Linear, a Reshape does not
       const int source = before->inputs[0];

@@ -98,7 +98,7 @@ class Rows : Dataflow {
   bool narrow(int end) {
     Operation& move = operation(end);
     if (changed_[index(end)]) return false;
-    const auto problem = move.view || move.inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(move);
+    const auto problem = move_of(&move);
     if (!problem) return false;
     const Shape from = shape(move.inputs[0]), to = shape(move.output);
     if (from.rank() < 2 || to.rank() < 2 || from[-1] != to[-1] || 2 * rows_of(to) > rows_of(from)) return false;

@@ -21,7 +21,7 @@ constexpr int most_steps = 8;  // between a softmax and its product
 
 /// Whether an operation is a move that swaps the last two dimensions.
 bool swaps_last_two(const Dataflow& flow, const Program::Operation& op) {
-  const auto move = op.view ? std::nullopt : flow.problem_of<MoveProblem>(op);
+  const auto move = flow.solves<MoveProblem>(&op);
   if (!move) return false;
   const View from = {.shape = flow.shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(flow.shape(op.output))};
   const auto back = with_last_two_swapped(*move, flow.shape(op.output));
@@ -39,7 +39,7 @@ class TurnedProducts : Dataflow {
 
  private:
   void turn(Operation& op) {
-    const auto product = op.module == nullptr || op.view ? std::nullopt : problem_of<MatMulProblem>(op);
+    const auto product = solves<MatMulProblem>(&op);
     if (!product || product->transpose_a || product->alpha != 1 || !is_floats(op.output)) return;
     int weights = op.inputs[1];
     if (!product->transpose_b) {
@@ -108,7 +108,7 @@ class TurnedOperands : Dataflow {
 
  private:
   void take(Operation& op, std::size_t i) {
-    const auto product = op.module == nullptr || op.view ? std::nullopt : problem_of<MatMulProblem>(op);
+    const auto product = solves<MatMulProblem>(&op);
     const Operation* const turn = product ? only_for(op.inputs[i]) : nullptr;
     if (turn == nullptr || program_.value(op.output).format.dtype != DType::f32 || !swaps_last_two(*this, *turn))
       return;
