@@ -14,6 +14,7 @@ inline std::string in_commands_words(std::string_view message) {
   constexpr std::pair<std::string_view, std::string_view> words[] = {
       {"CompileOptions::input_shapes", "--input-shape"},
       {"CompileOptions::constants", "--constant NAME=VALUE"},
+      {"CompileOptions::capacity", "--capacity"},
       {"CompileOptions::precision", "--precision"},
       {"OpenOptions::key", "--key"},
       {"OpenOptions::strip_prefix", "--strip-prefix"},

@@ -192,66 +192,6 @@ void ModelOptions::add_to(CLI::App& command) {
   inputs.add_to(command);
 }
 
-void InputOptions::add_to(CLI::App& command) {
-  command
-      .add_option(
-          "--input-shape", shapes,
-          "shape of an input that the model leaves open, x=1x3x224x224, N for the batch; the name may be left out "
-          "where there is one input; once for each")
-      ->type_name("NAME=SHAPE")
-      ->allow_extra_args(false);
-  command
-      .add_option("--constant", constants,
-                  "value of an input that shapes, axes or weights depend on, sizes=240,320, or a tensor file of it; "
-                  "once for each")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
-}
-
-void InputOptions::apply(Graph& graph) const {
-  Constants values;
-  for (const std::string& text : constants) {
-    const std::string name = text.substr(0, text.find('='));
-    const std::vector<std::string> names = detail::node_names(graph, true);
-    if (name.size() == text.size()) throw Error("--constant: expected NAME=VALUE, got " + detail::quote(text));
-    if (std::ranges::find(names, name) == names.end()) {
-      throw Error(fmt::format("--constant: the model has no input \"{}\"{}", name, detail::nearest_text(name, names)));
-    }
-    values[name] = constant_of(*graph.find(name), text.substr(name.size() + 1));
-  }
-  if (!values.empty()) graph = with_inputs(graph, {}, values);
-  InputShapes ranks = shapes_of(graph);
-  std::erase_if(ranks, [&](const auto& given) {
-    const Graph::Node* node = graph.find(given.first);
-    return node == nullptr || node->shape != Shape{any_rank};
-  });
-  if (!ranks.empty()) graph = with_inputs(graph, ranks, {});
-}
-
-InputShapes InputOptions::shapes_of(const Graph& graph) const {
-  InputShapes result;
-  for (const std::string& text : shapes) {
-    const std::size_t equals = text.rfind('=');
-    const std::vector<std::string> names = graph.input_names();
-    if (equals == std::string::npos && names.size() != 1) {
-      throw Error(fmt::format("--input-shape: expected NAME=SHAPE, as the model has {} inputs: {}", names.size(),
-                              listed(names)));
-    }
-    std::vector<std::int64_t> extents;
-    const std::string_view shape = std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1);
-    for (const std::string_view part : shape.empty() ? std::vector<std::string_view>() : parts_of(shape, 'x')) {
-      const auto extent = number_in<std::int64_t>(part);
-      if (part != "N" && !(extent && *extent >= 0)) {
-        throw Error(fmt::format("--input-shape: expected extents such as 1x3x224x224, got {}", shape));
-      }
-      extents.push_back(part == "N" ? batch : *extent);
-    }
-    result[equals == std::string::npos ? names[0] : text.substr(0, equals)] =
-        Shape(std::span<const std::int64_t>(extents));
-  }
-  return result;
-}
-
 void ModelOptions::add_preprocess_to(CLI::App& command) { preprocess.add_to(command, size_help); }
 
 void add_labels_to(CLI::App& command, std::string& labels) {

@@ -13,11 +13,15 @@ namespace lamina::app {
 
 /// What is said of a graph's inputs: shapes that it leaves open, and values that are part of it.
 struct InputOptions {
-  std::vector<std::string> shapes, constants;
+  std::vector<std::string> shapes, constants, capacities;
 
   bool given() const { return !shapes.empty() || !constants.empty(); }
   /// Adds --input-shape and --constant.
   void add_to(CLI::App& command);
+  /// Adds --capacity, for commands that settle their CompileOptions by these.
+  void add_capacity_to(CLI::App& command);
+  /// Puts in --input-shape and --capacity. Throws Error.
+  void settle(CompileOptions& compile, const Graph& graph) const;
   /// By the names of the graph's inputs. Throws Error if a text is none.
   InputShapes shapes_of(const Graph& graph) const;
   /// Puts the constants in the place of inputs, and gives a rank to those that have none. Throws Error.

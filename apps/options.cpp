@@ -4,13 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
+#include "inputs.h"
 #include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
+#include "model_options.h"
 #include "words.h"
 
 namespace lamina::app {
@@ -184,6 +188,87 @@ CompileOptions RunOptions::compile_options(std::int64_t n) const {
           .algorithm = algorithm == "auto" ? std::string() : algorithm,
           .batch_invariant = batch_invariant,
           .description = wanted > 0 ? std::optional(detail::limited_to(wanted, describe(first))) : std::nullopt};
+}
+
+void InputOptions::add_to(CLI::App& command) {
+  command
+      .add_option(
+          "--input-shape", shapes,
+          "shape of an input that the model leaves open, x=1x3x224x224, N for the batch; the name may be left out "
+          "where there is one input; once for each")
+      ->type_name("NAME=SHAPE")
+      ->allow_extra_args(false);
+  command
+      .add_option("--constant", constants,
+                  "value of an input that shapes, axes or weights depend on, sizes=240,320, or a tensor file of it; "
+                  "once for each")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+}
+
+void InputOptions::add_capacity_to(CLI::App& command) {
+  command
+      .add_option("--capacity", capacities,
+                  "the most that a number may be which a run computes and sizes are made of, or how many elements a "
+                  "value may have of which a run decides how many, n=100, by its node's or input's name; once for each")
+      ->type_name("NAME=K")
+      ->allow_extra_args(false);
+}
+
+void InputOptions::settle(CompileOptions& compile, const Graph& graph) const {
+  compile.input_shapes = shapes_of(graph);
+  for (const std::string& text : capacities) {
+    const std::size_t equals = text.rfind('=');
+    std::int64_t most = 0;
+    const char* const end = text.data() + text.size();
+    if (equals == text.npos || std::from_chars(text.data() + equals + 1, end, most) != std::from_chars_result{end, {}})
+      throw Error("--capacity: expected NAME=K, got " + detail::quote(text));
+    compile.capacity[text.substr(0, equals)] = most;
+  }
+}
+
+void InputOptions::apply(Graph& graph) const {
+  Constants values;
+  for (const std::string& text : constants) {
+    const std::string name = text.substr(0, text.find('='));
+    const std::vector<std::string> names = detail::node_names(graph, true);
+    if (name.size() == text.size()) throw Error("--constant: expected NAME=VALUE, got " + detail::quote(text));
+    if (std::ranges::find(names, name) == names.end()) {
+      throw Error(fmt::format("--constant: the model has no input \"{}\"{}", name, detail::nearest_text(name, names)));
+    }
+    values[name] = constant_of(*graph.find(name), text.substr(name.size() + 1));
+  }
+  if (!values.empty()) graph = with_inputs(graph, {}, values);
+  InputShapes ranks = shapes_of(graph);
+  std::erase_if(ranks, [&](const auto& given) {
+    const Graph::Node* node = graph.find(given.first);
+    return node == nullptr || node->shape != Shape{any_rank};
+  });
+  if (!ranks.empty()) graph = with_inputs(graph, ranks, {});
+}
+
+InputShapes InputOptions::shapes_of(const Graph& graph) const {
+  InputShapes result;
+  for (const std::string& text : shapes) {
+    const std::size_t equals = text.rfind('=');
+    const std::vector<std::string> names = graph.input_names();
+    if (equals == std::string::npos && names.size() != 1) {
+      throw Error(fmt::format("--input-shape: expected NAME=SHAPE, as the model has {} inputs: {}", names.size(),
+                              listed(names)));
+    }
+    std::vector<std::int64_t> extents;
+    const std::string_view shape = std::string_view(text).substr(equals == std::string::npos ? 0 : equals + 1);
+    for (const std::string_view part : shape.empty() ? std::vector<std::string_view>() : parts_of(shape, 'x')) {
+      const auto extent = number_in<std::int64_t>(part);
+      if (part != "N" && !(extent && *extent >= 0)) {
+        throw Error(fmt::format("--input-shape: expected extents such as 1x3x224x224, got {}", shape));
+      }
+      extents.push_back(part == "N" ? batch : *extent);
+    }
+    result[equals == std::string::npos ? names[0] : text.substr(0, equals)] =
+        Shape(std::span<const std::int64_t>(extents));
+  }
+  return result;
 }
 
 }  // namespace lamina::app

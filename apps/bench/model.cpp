@@ -186,7 +186,7 @@ void bench(const ModelBenchOptions& options) {
   Model model = without_weights ? random_model(source.arch) : source.load();
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(options.batch);
-  compile.input_shapes = options.model.shapes(model.graph);
+  options.model.inputs.settle(compile, model.graph);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   compile.input_format = parse_format(options.input_format);
   compile.output_format = parse_format(options.output_format);
@@ -245,6 +245,7 @@ void add_bench_model(CLI::App& group) {
   auto options = std::make_shared<ModelBenchOptions>();
   CLI::App* command = group.add_subcommand("model", "Time a whole model and each of its layers");
   options->model.add_to(*command);
+  options->model.inputs.add_capacity_to(*command);
   command->add_option("--batch", options->batch, "images that run together")->check(whole_number(1, 1 << 20));
   command->add_flag("--photos", options->photos, "take photographs in eight bits, and normalise them in the plan");
   command

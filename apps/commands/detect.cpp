@@ -123,7 +123,7 @@ void detect(const DetectCommand& command) {
   if (!command.labels.empty()) model.labels = read_labels(command.labels);
   DetectorOptions how{
       .compile = command.run.compile_options(1), .devices = command.run.devices(), .size = command.size};
-  how.compile.input_shapes = command.model.shapes(model.graph);
+  command.model.inputs.settle(how.compile, model.graph);
   const Detector detector = detector_of(command, model, how);
   DetectOptions options = command.detect;
   options.classes = wanted_classes(command.classes, detector);
@@ -158,6 +158,7 @@ void add_detect(CLI::App& app) {
       "Ultralytics makes one (pip install ultralytics), `yolo export model=yolo11n.pt format=onnx`";
   options->photos.add_to(*command);
   options->model.add_to(*command);
+  options->model.inputs.add_capacity_to(*command);
   command->add_option("--labels", options->labels, "class names, one on each line, in place of the model's");
   add_size_to(*command, options->size,
               "pixels of both sides where the model leaves them open (default: its imgsz, or 640)");

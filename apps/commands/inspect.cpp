@@ -47,10 +47,9 @@ void print_preprocess(const Preprocess& p) {
 }
 
 /// What the model leaves open is as it was said, or as its photographs are.
-InputShapes input_shapes(const Model& model, const InspectOptions& options) {
-  InputShapes shapes = options.inputs.shapes_of(model.graph);
-  shapes.merge(photo_shapes(model));
-  return shapes;
+void settle_inputs(CompileOptions& compile, const Model& model, const InspectOptions& options) {
+  options.inputs.settle(compile, model.graph);
+  compile.input_shapes.merge(photo_shapes(model));
 }
 
 Model opened(const InspectOptions& options) {
@@ -61,7 +60,7 @@ Model opened(const InspectOptions& options) {
 
 CompileOptions compile_options(const Model& model, const InspectOptions& options) {
   CompileOptions compile = options.run.compile_options(options.batch);
-  compile.input_shapes = input_shapes(model, options);
+  settle_inputs(compile, model, options);
   if (options.photos) compile.photos = model.preprocess.value_or(torchvision_imagenet());
   return compile;
 }
@@ -200,7 +199,8 @@ void print_open(const Graph& graph, const std::string& inputs) {
 
 void print_model(const Model& model, const InspectOptions& options) {
   print_warnings(model);
-  const CompileOptions shapes = {.batch = options.batch, .input_shapes = input_shapes(model, options)};
+  CompileOptions shapes = {.batch = options.batch};
+  settle_inputs(shapes, model, options);
   if (const std::string inputs = open_inputs(model, shapes.input_shapes); !inputs.empty()) {
     print_open(model.graph, inputs);
   } else {
@@ -246,6 +246,7 @@ void add_inspect(CLI::App& app) {
       ->transform(shipped(model_file));
   add_open_to(*command, options->open);
   options->inputs.add_to(*command);
+  options->inputs.add_capacity_to(*command);
   command->add_option("--batch", options->batch, "batch that shapes and memory are shown for")
       ->check(whole_number(1, std::int64_t{1} << 20));
   CLI::Option* plan = command->add_flag("--plan", options->plan,

@@ -56,7 +56,7 @@ void run(const RunCommandOptions& options) {
   if (!options.input.empty()) {
     inputs = read_inputs(options.input, model, compile.constants, options.photo.image());
   }
-  compile.input_shapes = options.model.shapes(model.graph);
+  options.model.inputs.settle(compile, model.graph);
   require_nodes(model.graph, "--outputs", options.outputs);
   compile.outputs = options.outputs;
   Plan plan = compile_for(model.graph, std::move(compile), inputs);
@@ -81,6 +81,7 @@ void add_run(CLI::App& app) {
   const auto [command, options] =
       add_command(app, "run", "Run a model on tensors or a photograph and write its outputs", run);
   options->model.add_to(*command);
+  options->model.inputs.add_capacity_to(*command);
   options->model.add_preprocess_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
   writes(command->add_option("--out,--output", options->out, "where to write the outputs (.safetensors)"))

@@ -146,7 +146,7 @@ void verify_against(const VerifyOptions& options) {
   const Model model = options.model.load();
   print_warnings(model);
   CompileOptions compile = options.run.compile_options(1);
-  compile.input_shapes = options.model.shapes(model.graph);
+  options.model.inputs.settle(compile, model.graph);
   const std::vector<Tensor> given = options.input.empty() ? drawn_inputs(model.graph, compile.input_shapes)
                                                           : read_inputs(options.input, model, compile.constants);
   const auto answers = [&](Precision precision) {
@@ -184,7 +184,7 @@ void verify(const VerifyOptions& options) {
   const std::vector<std::string> nodes = expected_names(golden, model.graph, options.golden);
   CompileOptions compile = options.run.compile_options(1);
   const std::vector<Tensor> given = read_inputs(options.golden, model, compile.constants, {}, nodes);
-  compile.input_shapes = options.model.shapes(model.graph);
+  options.model.inputs.settle(compile, model.graph);
   auto json = nlohmann::ordered_json::array();
   Verifier verifier(golden, tolerance_of(options, compile.precision), !options.json.to_stdout(), json);
 
@@ -216,6 +216,7 @@ void add_verify(CLI::App& app) {
   const auto [command, options] = add_command(
       app, "verify", "Compare a model's results with expected ones, node by node, or in each precision", verify);
   options->model.add_to(*command);
+  options->model.inputs.add_capacity_to(*command);
   CLI::Option_group* expected = command->add_option_group("what is expected");
   expected->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name");
   CLI::Option* against =

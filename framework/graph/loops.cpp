@@ -12,9 +12,7 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::int64_t most_nodes = 100'000;            // nodes of all iterations
 constexpr std::int64_t most_looked_at = 1'000'000'000;  // of the Graph, for what is in a body
-constexpr int deepest = 64;                             // of Loops within Loops
 
 bool is_op(const Graph::Node& node, std::string_view name) {
   return dynamic_cast<const Op*>(node.module.get()) != nullptr && node.module->op() == name;
@@ -45,11 +43,18 @@ bool is_loop(const Graph::Node& node) { return is_op(node, "Loop"); }
 
 bool is_loop_value(const Graph::Node& node) { return is_op(node, "LoopValue"); }
 
-std::span<const int> certain_of_loop(const Graph::Node& loop) {
-  const std::size_t values = values_of(loop), end = std::min(loop.inputs.size(), 2 * values + 1);
-  return std::span(loop.inputs).first(end).subspan(std::min(end, values + 1));
+bool is_choice(const Graph::Node& node) { return is_op(node, "If") && node.inputs.size() == 3; }
+
+std::span<const int> certain_inputs(const Graph::Node& node) {
+  const std::span<const int> inputs = node.inputs;
+  if (!is_loop(node)) return inputs.first(is_choice(node) ? 1 : inputs.size());
+  const std::size_t values = values_of(node), end = std::min(inputs.size(), 2 * values + 1);
+  return inputs.first(end).subspan(std::min(end, values + 1));
 }
 
+namespace {
+
+/// A Loop's outputs.
 std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loop, Network& network, LoopNodes& by) {
   const Graph::Node& node = nodes[loop];
   const std::size_t count = values_of(node);
@@ -61,7 +66,7 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
   }
   const auto made = std::span(node.inputs).subspan(2 * count + 1);
   std::vector<int> given;  // the trip count, whether to go on, what is carried on
-  for (const int input : certain_of_loop(node)) given.push_back(input < 0 ? -1 : by.make(input));
+  for (const int input : certain_inputs(node)) given.push_back(input < 0 ? -1 : by.make(input));
   const int first = network.size();
   const bool drop = std::exchange(by.drop, false);  // of a Loop within this one the next iteration may read them
   std::vector<std::vector<int>> stacks(made.size() - (count - 1));
@@ -111,6 +116,20 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
     outputs.push_back(find_op(op.op())->expand(joined));
   }
   return outputs;
+}
+
+}  // namespace
+
+int loop_output(const std::vector<Graph::Node>& nodes, std::size_t loop, Network& network, LoopNodes& by) {
+  const Attributes attributes = nodes[loop].module->attributes();
+  const auto output = static_cast<std::size_t>(AttributeReader(attributes).long_integer("output", 0));
+  const int key = nodes[loop].inputs.empty() ? -1 : nodes[loop].inputs[0];
+  if (!by.outputs.contains(key)) {
+    std::vector<int> made = unrolled(nodes, loop, network, by);
+    by.outputs[key] = std::move(made);
+  }
+  if (output >= by.outputs[key].size()) fail("Loop: there is no output ", output);
+  return by.outputs[key][output];
 }
 
 }  // namespace lamina::detail

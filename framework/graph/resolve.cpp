@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -38,6 +37,8 @@ class Resolver {
       visit(std::move(waiting));
       return result_.node[static_cast<std::size_t>(node)];
     };
+    loop_nodes_.find = [this](int node) { return result_.node[static_cast<std::size_t>(node)]; };
+    loop_nodes_.needed = [this](int node) { return needed_[static_cast<std::size_t>(node)]; };
     loop_nodes_.bind = [this](int node, int made) {
       const auto i = static_cast<std::size_t>(node);
       result_.node[i] = made, needed_[i] = made != none;
@@ -45,7 +46,7 @@ class Resolver {
     loop_nodes_.forget = [this](int node) {
       loop_nodes_.bind(node, none);
       again_[static_cast<std::size_t>(node)] = true;
-      loops_.erase(nodes_[static_cast<std::size_t>(node)].inputs[0]);
+      loop_nodes_.outputs.erase(nodes_[static_cast<std::size_t>(node)].inputs[0]);
     };
   }
 
@@ -59,7 +60,7 @@ class Resolver {
       const Graph::Node& node = nodes_[static_cast<std::size_t>(input)];
       const bool bound = options_.constants.contains(node.name), given = options_.input_shapes.contains(node.name);
       if (node.module != nullptr && !bound && !given) continue;
-      const int added = result_.node[static_cast<std::size_t>(input)] = add_input(node);
+      const int added = result_.node[static_cast<std::size_t>(input)] = capped(node, add_input(node));
       if (bound) continue;
       result_.inputs.push_back(added);
       const Shape& shape = given ? options_.input_shapes.find(node.name)->second : *node.shape;
@@ -100,10 +101,14 @@ class Resolver {
         need(branch, waiting);
         continue;
       }
+      if (run_decides(node, result_.network, loop_nodes_, options_)) {
+        for (const int both : read_by_both(nodes_, i, loop_nodes_)) need(both, waiting);
+        if (waiting.back() != i) continue;
+      }
       waiting.pop_back();
       const int before = result_.network.size();
       const bool given = result_.node[i] >= 0;  // an input, also one that has a value of its own
-      if (!given) result_.node[i] = at_node(node.name, [&] { return is_loop(node) ? repeat(i) : add(node); });
+      if (!given) result_.node[i] = at_node(node.name, [&] { return capped(node, make(i)); });
       result_.end[i] = result_.network.size();
       if (again_[i]) continue;
       if (release_) release_(i);
@@ -127,39 +132,30 @@ class Resolver {
     std::sort(waiting.begin() + below, waiting.end(), std::greater<>());
   }
 
-  /// One output of a Loop. All are made for the first of them.
-  int repeat(std::size_t i) {
-    const Attributes attributes = nodes_[i].module->attributes();
-    const auto output = static_cast<std::size_t>(AttributeReader(attributes).long_integer("output", 0));
-    const int key = nodes_[i].inputs.empty() ? none : nodes_[i].inputs[0];
-    if (!loops_.contains(key)) {
-      std::vector<int> made = unrolled(nodes_, i, result_.network, loop_nodes_);
-      loops_[key] = std::move(made);
-    }
-    if (output >= loops_[key].size()) fail("Loop: there is no output ", output);
-    return loops_[key][output];
+  /// What became of a node, with the capacity that it is to have.
+  int capped(const Graph::Node& node, int made) {
+    const auto asked = options_.capacity.find(node.name);
+    if (asked == options_.capacity.end() || made < 0) return made;
+    return Expansion(result_.network, Op("Identity"), node.name, {}).capped(made, asked->second);
   }
 
-  static bool is_choice(const Graph::Node& node) {
-    const auto* op = dynamic_cast<const Op*>(node.module.get());
-    return op != nullptr && op->op() == "If" && node.inputs.size() == 3;
-  }
-
-  /// What a node needs whatever its operands are: of an If the condition.
-  static std::span<const int> certain_inputs(const Graph::Node& node) {
-    if (is_loop(node)) return certain_of_loop(node);
-    return std::span(node.inputs).first(is_choice(node) ? 1 : node.inputs.size());
+  int make(std::size_t i) {
+    if (is_loop(nodes_[i])) return loop_output(nodes_, i, result_.network, loop_nodes_);
+    const bool decides = run_decides(nodes_[i], result_.network, loop_nodes_, options_);
+    const int chosen = decides ? branch_output(nodes_, i, result_.network, loop_nodes_, options_) : none;
+    return chosen >= 0 ? chosen : add(nodes_[i]);
   }
 
   /// The operand that an If gives, if its condition is known; each until it is needed, if it is made of counts, so that
   /// a run decides. -1 for other nodes.
   int branch_taken(const Graph::Node& node) const {
     if (!is_choice(node) || std::ranges::min(node.inputs) < 0) return none;
-    const Network::Node& made = result_.network[result_.node[static_cast<std::size_t>(node.inputs[0])]];
-    const Tensor& condition = made.constant;
+    const int id = result_.node[static_cast<std::size_t>(node.inputs[0])];
+    if (id < 0) return none;  // a sequence
+    const Network::Node& made = result_.network[id];
     if (made.most.defined()) return node.inputs[needed_[static_cast<std::size_t>(node.inputs[1])] ? 2 : 1];
-    if (!condition.defined() || condition.numel() != 1) return none;
-    return node.inputs[to_numbers(condition)[0] != 0 ? 1 : 2];
+    if (!made.constant.defined() || made.constant.numel() != 1) return none;
+    return node.inputs[to_numbers(made.constant)[0] != 0 ? 1 : 2];
   }
 
   /// Names that options speak of must be there.
@@ -171,6 +167,11 @@ class Resolver {
     };
     for (const auto& [name, shape] : options_.input_shapes) require_input(name);
     for (const auto& [name, value] : options_.constants) require_input(name);
+    for (const auto& [name, most] : options_.capacity) {
+      if (graph_.find(name) == nullptr)
+        fail("CompileOptions::capacity: the graph has no node ", quote(name), nearest_text(name, node_names(graph_)));
+      if (most < 1) fail("CompileOptions::capacity of ", quote(name), ": expected 1 or more, got ", most);
+    }
   }
 
   void choose_outputs() {
@@ -286,7 +287,6 @@ class Resolver {
   std::vector<int> uses_;       // by node of the graph: how many possible nodes still have to read it, and the caller
   std::vector<bool> read_;      // by node of the network: its nodes read it
   std::vector<bool> again_;     // by node of the graph: a Loop makes it again and again
-  std::map<int, std::vector<int>> loops_;  // outputs of Loops, by their first operand
   LoopNodes loop_nodes_;
   Resolved result_;
 };

@@ -1,9 +1,9 @@
-// Loops of which a run says how many iterations they have. On a CPU such a run unrolls them itself, with every value
-// known, so that every node of the body is a constant: what the body does may depend on anything.
+// Bodies that a run does by themselves, and Loops of which it says how many iterations they have. On a CPU such a run
+// unrolls them itself, with every value known, so that every node of the body is a constant: what the body does may
+// depend on anything.
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 
 #include "lamina/graph/loops.h"
 #include "lamina/graph/resolve.h"
@@ -11,95 +11,86 @@
 #include "lamina/ops/op.h"
 
 namespace lamina::detail {
+
+Value Body::read(int input) {
+  if (input < 0) return {};
+  if (const auto known = values_.find(input); known != values_.end()) return known->second;
+  const Graph::Node& outside = nodes_[static_cast<std::size_t>(input)];
+  if (is_loop_value(outside) && by_.find(input) == -1) return values_[input] = add(outside.name, outside.module, {});
+  const int id = by_.make(input);
+  if (id < 0) fail(op_, ": ", outside.name, " is a sequence, and what is done with it is known only in a run");
+  const Network::Node made = network_[id];
+  Alone::Outer outer = {.name = outside.name, .value = made.constant};
+  if (!outer.value.defined())
+    outer.operand = operand(Expansion(network_, Op("Identity"), outside.name, {}).uncounted(id));
+  for (int axis = 0; axis < static_cast<int>(made.counts.size()); ++axis) {
+    if (network_.count_of(id, axis) < 0) continue;
+    outer.axis = axis, outer.count = operand(network_.count_of(id, axis));
+  }
+  alone->outer.push_back(std::move(outer));
+  const std::vector<std::int64_t> extents(made.shape.rank(), open);
+  return values_[input] = alone->graph.input(outside.name, Shape(extents), made.dtype);
+}
+
+Value Body::add(std::string name, std::shared_ptr<Module> module, std::span<const int> inputs) {
+  std::vector<Value> values;
+  for (const int input : inputs) values.push_back(read(input));
+  return alone->graph.add(std::move(name), std::move(module), values);
+}
+
+void Body::take(int node) {
+  const Graph::Node& each = nodes_[static_cast<std::size_t>(node)];
+  values_[node] = add(each.name, each.module, each.inputs);
+}
+
 namespace {
 
-/// A Loop by itself, and how what it reads of its surroundings gets there.
-struct Alone {
-  struct Outer {
-    std::string name;
-    Tensor value;               // undefined where a run computes it
-    int operand = -1;           // then
-    std::vector<int> counts{};  // by axis: the operand that says how many there are, or -1
-  };
-
-  Graph graph;
-  std::vector<Outer> outer;
-
-  /// What it gives for values of `outer` that are not known.
-  std::vector<Tensor> outputs(std::span<const Tensor> values) const {
-    CompileOptions options;
-    for (std::size_t i = 0; i < outer.size(); ++i) {
-      options.constants[outer[i].name] = outer[i].value.defined() ? outer[i].value : values[i];
-    }
-    const Resolved resolved = resolve(graph, options);
-    std::vector<Tensor> result;
-    for (const int output : resolved.outputs) {
-      result.push_back(resolved.network[output].constant);
-      if (!result.back().defined()) fail("Loop: its values are too large to be computed at once");
-    }
-    return result;
+/// What a Loop by itself gives for values of `alone.outer` that are not known.
+std::vector<Tensor> outputs(const Alone& alone, std::span<const Tensor> values) {
+  CompileOptions options;
+  for (std::size_t i = 0; i < alone.outer.size(); ++i) {
+    const Tensor& known = alone.outer[i].value;
+    options.constants[alone.outer[i].name] = known.defined() ? known : values[i];
   }
-
-  /// The same of a run.
-  std::vector<Tensor> outputs_of_run(std::span<const Tensor> operands) const {
-    std::vector<Tensor> values;
-    for (const Outer& each : outer) {
-      values.push_back(each.operand < 0 ? each.value : operands[static_cast<std::size_t>(each.operand)]);
-      if (each.counts.empty()) continue;
-      const Tensor& count = operands[static_cast<std::size_t>(each.counts[0])];
-      values.back() = values.back().slice(0, count.values<std::int64_t>()[0]);
-    }
-    return outputs(values);
+  const Resolved resolved = resolve(alone.graph, options);
+  std::vector<Tensor> result;
+  for (const int output : resolved.outputs) {
+    result.push_back(resolved.network[output].constant);
+    if (!result.back().defined()) fail("Loop: its values are too large to be computed at once");
   }
-};
+  return result;
+}
+
+/// The same of a run.
+std::vector<Tensor> outputs_of_run(const Alone& alone, std::span<const Tensor> operands) {
+  std::vector<Tensor> values;
+  for (const Alone::Outer& each : alone.outer) {
+    values.push_back(each.operand < 0 ? each.value : operands[static_cast<std::size_t>(each.operand)]);
+    if (each.count < 0) continue;
+    const Tensor& count = operands[static_cast<std::size_t>(each.count)];
+    values.back() = values.back().slice(0, count.values<std::int64_t>()[0]);
+  }
+  return outputs(alone, values);
+}
 
 }  // namespace
 
 std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loop, std::span<const int> body,
-                          std::size_t outputs, Network& network, LoopNodes& by) {
+                          std::size_t outputs_count, Network& network, LoopNodes& by) {
   const Graph::Node& node = nodes[loop];
-  const int trips = by.make(certain_of_loop(node)[0]);
+  const int trips = by.make(certain_inputs(node)[0]);
   Expansion e(network, Op("Loop"), node.name, {trips});
-  const auto alone = std::make_shared<Alone>();
-  std::map<int, Value> values;
   std::vector<int> operands;
-  const auto operand = [&](int id) {
-    operands.push_back(id);
-    return static_cast<int>(operands.size()) - 1;
-  };
-  const auto value_of = [&](int input) {
-    if (input < 0) return Value();
-    if (const auto known = values.find(input); known != values.end()) return known->second;
-    const Graph::Node& outside = nodes[static_cast<std::size_t>(input)];
-    if (!is_loop_value(outside)) {
-      const int id = by.make(input);
-      if (id < 0) fail("Loop: ", outside.name, " is a sequence, and a run says how many iterations there are");
-      const Network::Node made = network[id];
-      Alone::Outer outer = {.name = outside.name, .value = made.constant};
-      if (!outer.value.defined()) outer.operand = operand(e.uncounted(id));
-      for (int axis = 0; axis < static_cast<int>(made.counts.size()); ++axis) {
-        if (network.count_of(id, axis) < 0) continue;
-        if (axis > 0) fail("Loop: axis ", axis, " of ", outside.name, ' ', made.shape, " has a count");
-        outer.counts = {operand(network.count_of(id, 0))};
-      }
-      alone->outer.push_back(std::move(outer));
-      const std::vector<std::int64_t> extents(made.shape.rank(), open);
-      return values[input] = alone->graph.input(outside.name, Shape(extents), made.dtype);
-    }
-    return values[input] = alone->graph.add(outside.name, outside.module, {});
-  };
-  const auto add = [&](std::string name, std::shared_ptr<Module> module, const Graph::Node& of) {
-    std::vector<Value> inputs;
-    for (const int input : of.inputs) inputs.push_back(value_of(input));
-    return alone->graph.add(std::move(name), std::move(module), inputs);
-  };
-  for (const int inner : body) {
-    const Graph::Node& each = nodes[static_cast<std::size_t>(inner)];
-    values[inner] = add(each.name, each.module, each);
+  Body taken("Loop", nodes, network, by, operands);
+  const std::shared_ptr<Alone> alone = taken.alone;
+  for (const int inner : body) taken.take(inner);
+  for (std::size_t i = 0; i < outputs_count; ++i) {
+    alone->graph.output(taken.add(concat(node.name, " output ", i),
+                                  std::make_shared<Op>("Loop", Attributes{{"output", static_cast<std::int64_t>(i)}}),
+                                  node.inputs));
   }
-  for (std::size_t i = 0; i < outputs; ++i) {
-    alone->graph.output(add(concat(node.name, " output ", i),
-                            std::make_shared<Op>("Loop", Attributes{{"output", static_cast<std::int64_t>(i)}}), node));
+  for (const Alone::Outer& outer : alone->outer) {
+    if (outer.axis > 0) fail("Loop: axis ", outer.axis, " of ", outer.name, " has a count");
   }
   // How large what it gives is, is seen with ones for what only a run computes.
   const std::int64_t most = to_integers(network[trips].most).at(0), tried = std::min<std::int64_t>(most, 3);
@@ -111,12 +102,12 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
                                           id == trips ? iterations : 1);
       ones.push_back(id < 0 ? outer.value : Tensor::from(all, network[id].shape).to(network[id].dtype));
     }
-    return alone->outputs(ones);
+    return outputs(*alone, ones);
   };
   const std::vector<Tensor> larger = try_with(tried), smaller = try_with(tried - 1);
   const int count = e.cast(e.reshape(trips, {1}), DType::i64);
   std::vector<int> made;
-  for (std::size_t i = 0; i < outputs; ++i) {
+  for (std::size_t i = 0; i < outputs_count; ++i) {
     Shape shape = larger[i].shape(), other = smaller[i].shape();
     const std::int64_t rows = shape == other ? 0 : shape.rank() == other.rank() ? shape[0] - other[0] : -1;
     if (rows > 0) other.set(0, shape[0]);
@@ -127,7 +118,7 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
     const auto run = [alone, i, rows, said](auto inputs, auto results, const Execution&) {
       const std::int64_t iterations = to_integers(inputs[said])[0];
       if (rows > 0 && iterations == 0) return;
-      const Tensor found = alone->outputs_of_run(inputs)[i];
+      const Tensor found = outputs_of_run(*alone, inputs)[i];
       Shape room = results[0].shape();
       if (rows > 0) room.set(0, std::min(room[0], rows * iterations));
       if (found.shape() != room) fail("Loop: expected an output of ", room, ", this run gives ", found.shape());

@@ -16,7 +16,7 @@ namespace lamina::detail {
 class Network;
 
 /// What only a CPU computes, of whole activations as they are; a Plan for a GPU refuses it by its name.
-class OnCpu final : public Module {
+class OnCpu : public Module {
  public:
   using Run =
       std::function<void(std::span<const Tensor> inputs, std::span<Tensor> outputs, const Execution& execution)>;

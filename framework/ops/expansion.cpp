@@ -39,7 +39,7 @@ std::vector<int> Expansion::all_inputs() const {
   return result;
 }
 
-Tensor Expansion::constant(int i) const {
+Tensor Expansion::constant(int i, std::string_view or_else) const {
   const Network::Node& node = network_[input(i)];
   if (node.constant.defined()) return node.constant;
   std::vector<std::string> names = network_.inputs_of(input(i));
@@ -47,7 +47,7 @@ Tensor Expansion::constant(int i) const {
   for (const std::string& name : names) listed += (listed.empty() ? "\"" : ", \"") + name + '"';
   throw UnboundInputs(concat(op_, ": operand ", i + 1, " must be known when the network is compiled, and depends on ",
                              listed.empty() ? "what only a run computes" : "input " + listed,
-                             listed.empty() ? "" : "; give its value as CompileOptions::constants"),
+                             listed.empty() ? "" : "; give its value as CompileOptions::constants", or_else),
                       std::move(names));
 }
 

@@ -35,7 +35,7 @@ class Expansion {
   /// The nodes of one that is a sequence. Throws Error if it is none.
   const std::vector<int>& sequence(int i) const;
   /// The value of an operand that must be known now. Throws UnboundInputs if it depends on an input of the network.
-  Tensor constant(int i) const;
+  Tensor constant(int i) const { return constant(i, ""); }
   /// The same as whole numbers, whatever its shape.
   std::vector<std::int64_t> integers(int i) const;
   std::vector<double> numbers(int i) const;
@@ -101,6 +101,8 @@ class Expansion {
   int length(int node, int axis);
   /// The same, where a run must have made `count` be what there are along that axis. -1: as it is.
   int sized(int node, int axis, int count);
+  /// With that capacity: of numbers that a run gives, for sizes; or along the axes that have a count.
+  int capped(int node, std::int64_t most);
   int check(int count, CountRule rule) { return add_count(network_, part_name("count"), count, std::move(rule)); }
 
   /// One function of operands that broadcast, computed in the type of the first (of the second, for `where`).
@@ -122,6 +124,7 @@ class Expansion {
   }
 
  private:
+  Tensor constant(int i, std::string_view or_else) const;
   std::string part_name(std::string_view what);
   /// What a node takes of an earlier one by moves, and that one; the node itself and nothing if it is no move.
   std::pair<int, std::optional<MoveProblem>> origin(int node) const;

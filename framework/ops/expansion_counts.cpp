@@ -74,6 +74,24 @@ int Expansion::sized(int node, int axis, int count) {
   return count_of(node, axis) < 0 && shape(node)[axis] == 1 ? node : counted(node, axis, count);
 }
 
+int Expansion::capped(int node, std::int64_t most) {
+  if (known(node).defined()) return node;
+  const Shape from = shape(node);
+  if (!has_counts(node)) {
+    if (is_float(dtype(node)) || from.numel() > longest_list)
+      fail("CompileOptions::capacity: expected whole numbers, or a value with a count, got ", dtype(node), ' ', from);
+    const std::vector<std::int64_t> all(static_cast<std::size_t>(from.numel()), most);
+    network_.set_most(node, Tensor::from(all, from).to(dtype(node)));
+  }
+  for (int axis = 0; axis < rank(node); ++axis) {
+    const int count = count_of(node, axis);
+    if (count < 0 || from[axis] <= most) continue;
+    const std::int64_t room = std::max<std::int64_t>(most, 2);  // 1 would broadcast
+    node = counted(slice(uncounted(node, axis), axis, 0, room), axis, check(count, {.most = most}));
+  }
+  return node;
+}
+
 std::vector<int> Expansion::single_parts(int node) const {
   const Network::Node& made = network_[node];
   const auto single = [&](int part) { return shape(part).numel() == 1; };
@@ -106,8 +124,9 @@ Expansion::Sizes Expansion::sizes(int i) {
       left.insert(left.end(), parts.rbegin(), parts.rend());
       continue;
     }
-    if (!most.defined()) (void)constant(i);                                     // which throws
-    const std::int64_t room = std::max<std::int64_t>(to_integers(most)[0], 2);  // 1 would broadcast
+    if (!most.defined())
+      (void)constant(i, "; or the most that it may be, as CompileOptions::capacity");  // which throws
+    const std::int64_t room = std::max<std::int64_t>(to_integers(most)[0], 2);         // 1 would broadcast
     const int one = cast(reshape(node, {1}), DType::i64);
     result.most.push_back(room);
     result.made.push_back(is_count(network_, one) ? one : check(one, {.most = room}));

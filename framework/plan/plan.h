@@ -62,6 +62,10 @@ struct CompileOptions {
   /// Values of inputs by name, also of optional ones, on the CPU. They become part of the Plan, and are no longer its
   /// inputs. Of all inputs, shapes, axes and weights may depend only on these.
   std::map<std::string, Tensor, std::less<>> constants = {};
+  /// On a CPU: the most that whole numbers may be which a run computes and sizes are made of, or, of a value of which a
+  /// run decides how many elements it has, how many that may be along an axis; by the name of their input or node. A
+  /// run with more throws Error.
+  std::map<std::string, std::int64_t, std::less<>> capacity = {};
   /// Compiling throws Stopped soon after a stop is requested.
   std::stop_token stop = {};
 };

@@ -59,6 +59,11 @@ constexpr Field option_fields[] = {
        o.description = nb::cast<DeviceDescription>(v);
      }},
     {"input_shapes", [](auto& o, nb::handle v) { read_map(v, "input_shapes", o.input_shapes, shape_from); }},
+    {"capacity",
+     [](auto& o, nb::handle v) {
+       read_map(v, "capacity", o.capacity,
+                [](nb::handle most) { return as<std::int64_t>(most, "capacity", "integers"); });
+     }},
     {"outputs",
      [](auto& o, nb::handle v) { o.outputs = as<std::vector<std::string>>(v, "outputs", "a list of names"); }},
     {"constants",

@@ -29,6 +29,7 @@ class CompileOptions(TypedDict, total=False):
     input_shapes: dict[str, Sequence[int]]
     outputs: Sequence[str]
     constants: dict[str, Any]
+    capacity: dict[str, int]
 
 
 EXPLAINED = {
@@ -51,6 +52,8 @@ EXPLAINED = {
     "input_shapes": "Of inputs that leave extents open",
     "outputs": "Names of the nodes that are the outputs; the graph's if it is not given",
     "constants": "Values of inputs, which are then part of the plan",
+    "capacity": "On a CPU: the most that numbers may be which a run computes and sizes are made of, or how many elements "
+                "there may be where a run decides how many",
 }
 """What help() says of each."""
 CompileOptions.__doc__ = "\n".join((f"{CompileOptions.__doc__}\n", *(f"{name}: {text}" for name, text in EXPLAINED.items())))
@@ -58,5 +61,5 @@ CompileOptions.__doc__ = "\n".join((f"{CompileOptions.__doc__}\n", *(f"{name}: {
 DEFAULTS: CompileOptions = {
     "device": "auto", "batch": 1, "precision": "fp32", "linear_weights": "f32", "threads": 0, "algorithm": "", "fuse": True,
     "keep_all": False, "workspace_limit": 256 << 20, "batch_invariant": False, "capture": True, "photos": None,
-    "input_format": "f32", "output_format": "f32", "input_shapes": {}, "outputs": (), "constants": {}}
+    "input_format": "f32", "output_format": "f32", "input_shapes": {}, "outputs": (), "constants": {}, "capacity": {}}
 """What is not given, but for `description`: that of the device."""

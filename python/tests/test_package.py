@@ -62,6 +62,11 @@ def test_inputs_that_have_a_value(tmp_path):
     assert plan.input_names == ("x", "k") and plan((x, five)).tolist() == [5, 5, 5]
     with pytest.raises(lamina.Error, match='no input "K"'):
         model({"x": x, "K": five})
+    path = onnx.write(tmp_path / "sized.onnx", [onnx.node("ConstantOfShape", ["n"], "y")], [("n", "int64", [1])], [("y", "float32", None)], {})
+    plan = lamina.load(path).compile(capacity={"n": 4}, device="cpu")
+    assert plan(np.array([3])).tolist() == [0, 0, 0]
+    with pytest.raises(lamina.Error, match="this run has 5 along an axis where there is room for 4"):
+        plan(np.array([5]))
     binding = (session := lamina.onnxruntime.InferenceSession(path)).io_binding()
     for name, array in {"x": x, "k": five}.items():
         binding.bind_cpu_input(name, array)

@@ -29,6 +29,8 @@ onnx.write(pathlib.Path("photos.onnx"),
             onnx.node("GlobalAveragePool", ["r"], "p"), onnx.node("Flatten", ["p"], "y", axis=1)],
            [("image", "float32", None), ("sizes", "int64", [2])], [("y", "float32", None)],
            {"begin": number(0), "end": number(2)})
+npy("n.npy", "<i8", (1,), 3)
+onnx.write(pathlib.Path("sized.onnx"), [onnx.node("ConstantOfShape", ["n"], "y")], [("n", "int64", [1])], [("y", "float32", None)], {})
 EOF
 
 # Each thing that is missing is asked for by the option that gives it.
@@ -47,6 +49,13 @@ expect 0 'y' verify --model "$net" "${said[@]}" --against bf16 --device cpu
 expect 0 'a whole run of batch 1' bench model --model "$net" "${said[@]}" --device cpu --seconds 0.01
 expect 0 '%' classify "$photo" --model photos.onnx --preprocess imagenet --input-shape Nx3x224x224 --constant sizes=8,8
 expect 0 '%' classify "$photo" --model photos.onnx --preprocess imagenet --input-shape 1x3x64x64 --constant sizes=8,8
+
+# Of a number that sizes are made of the most may be known.
+expect 0 'y: f32 \[3\]' run --model sized.onnx --capacity n=4 --input n.npy --out y.safetensors
+expect 1 'this run has 3 along an axis where there is room for 2' run --model sized.onnx --capacity n=2 --input n.npy --out y.safetensors
+expect 0 'y.*\[4\]' inspect sized.onnx --capacity n=4
+expect 2 '--capacity: expected NAME=K, got "n=many"' inspect sized.onnx --plan --capacity n=many
+expect 2 '--capacity: the graph has no node "m"; nearest: "n"' inspect sized.onnx --plan --capacity m=4
 
 # A file that is to be opened by others gets them once for all.
 expect 0 'wrote' convert "$net" open.safetensors

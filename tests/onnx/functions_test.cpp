@@ -3,6 +3,7 @@
 #include "onnx/functions.h"
 #include "lamina/graph/model.h"
 #include "onnx/imported.h"
+#include "support/devices.h"
 
 namespace lamina::test::onnx::functions_test {
 namespace {
@@ -174,7 +175,8 @@ TEST(OnnxFunctions, BranchesThatAnInputDecides) {
   const Model model = load_model(dir / "x.onnx");
   const Tensor x = Tensor::from(std::vector<float>{1, -2}, {1, 2});
   CompileOptions options = {.input_shapes = {{"x", {1, 2}}}};
-  expect_error([&] { (void)model.graph.compile(options); },
+  CompileOptions gpu = {.device = Device::cuda(), .description = h200(), .input_shapes = options.input_shapes};
+  expect_error([&] { (void)model.graph.plan_summary(gpu); },
                {"y: If: operand 1 must be known when the network is compiled, and depends on input \"c\""});
   for (const bool keep_all : {false, true}) {
     options.keep_all = keep_all;

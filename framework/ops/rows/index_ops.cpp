@@ -206,7 +206,9 @@ int one_hot(Expansion& e) {
   const int rank = e.rank(e.input(0));
   const int indices = e.cast(e.input(0), DType::i64), values = e.input(2);
   const int axis = e.axis_of(e.attributes().long_integer("axis", -1), rank + 1);
-  const double depth = e.number(1);
+  const bool fixed = e.known(e.input(1)).defined();
+  const int made = fixed ? -1 : e.sizes(1).made.at(0);
+  const double depth = fixed ? e.number(1) : static_cast<double>(e.sizes(1).most.at(0));
   if (!(depth >= 0 && depth <= static_cast<double>(longest_list))) e.refuse("cannot have a depth of ", depth);
   if (e.shape(values) != Shape{2}) e.refuse("expected values [off, on], got ", e.shape(values));
   std::vector<std::int64_t> one = extents_of(e.shape(indices));
@@ -215,19 +217,65 @@ int one_hot(Expansion& e) {
   const int place = places_along(e, axis, rank + 1, count);
   const int index = e.reshape(indices, to_shape(one));
   // Negative indices count from the end, others that are outside are nowhere.
-  const int from_end = e.pointwise(Pointwise::add, index, static_cast<double>(count));
+  const int length = fixed ? e.scalar(depth, DType::i64) : e.reshape(made, {});
+  const int from_end = e.pointwise(Pointwise::add, {index, length});
   const int hot = e.pointwise(Pointwise::logical_or, {e.pointwise(Pointwise::equal, {index, place}),
                                                       e.pointwise(Pointwise::equal, {from_end, place})});
-  return e.pointwise(Pointwise::where, {hot, e.slice(values, 0, 1, 2), e.slice(values, 0, 0, 1)});
+  const int result = e.pointwise(Pointwise::where, {hot, e.slice(values, 0, 1, 2), e.slice(values, 0, 0, 1)});
+  return e.counted(result, axis, made);
+}
+
+/// Numbers of the rows that a dimension of `shape` has, to broadcast.
+int row_numbers(Expansion& e, int numbers, int dim, const Shape& shape) {
+  std::vector<std::int64_t> extents(shape.rank(), 1);
+  extents[static_cast<std::size_t>(dim)] = shape[dim];
+  if (e.shape(numbers) != Shape{shape[dim]}) e.refuse("expected ", shape[dim], " numbers, got ", e.shape(numbers));
+  return e.reshape(e.cast(numbers, DType::i64), to_shape(extents));
+}
+
+/// Repeated to that shape.
+int like(Expansion& e, int places, const Shape& shape) {
+  return e.pointwise(Pointwise::add, {places, e.constant_node(Tensor::zeros(shape, DType::i64))});
+}
+
+/// A cache with new slices at a place of each row's own.
+int tensor_scatter(Expansion& e) {
+  const int data = e.input(0), updates = e.input(1), rank = e.rank(data);
+  const int axis = e.axis_of(e.attributes().long_integer("axis", -2), rank);
+  const Shape to = e.shape(data), from = e.shape(updates);
+  const bool circular =
+      choice<bool>(e, "mode", e.attributes().text("mode", "linear"), {{"linear", false}, {"circular", true}});
+  bool fits = from.rank() == to.rank() && axis > 0;
+  for (int d = 0; fits && d < rank; ++d) fits = d == axis ? from[d] <= to[d] : from[d] == to[d];
+  if (!fits) e.refuse("updates ", from, " do not fit a cache ", to);
+  const int first = e.has(2) ? e.input(2) : e.constant_node(Tensor::zeros({to[0]}, DType::i64));
+  int places = e.pointwise(Pointwise::add, {row_numbers(e, first, 0, to), places_along(e, axis, rank, from[axis])});
+  if (circular) places = e.pointwise(Pointwise::mod, places, static_cast<double>(to[axis]));
+  return solve_scatter(e, {.kind = GatherKind::elements, .dim = axis}, data, like(e, places, from), updates);
+}
+
+/// The first elements of each row, as many as it says, the other way round.
+int reverse_sequence(Expansion& e) {
+  const int data = e.input(0), rank = e.rank(data);
+  const int rows = e.axis_of(e.attributes().long_integer("batch_axis", 1), rank),
+            axis = e.axis_of(e.attributes().long_integer("time_axis", 0), rank);
+  const Shape shape = e.shape(data);
+  if (rows == axis) e.refuse("expected two axes, got ", axis, " twice");
+  const int length = row_numbers(e, e.input(1), rows, shape), place = places_along(e, axis, rank, shape[axis]);
+  const int last = e.pointwise(Pointwise::add, length, -1), turned = e.pointwise(Pointwise::sub, {last, place});
+  const int places = e.pointwise(Pointwise::where, {e.pointwise(Pointwise::less, {place, length}), turned, place});
+  return gathered(e, {.kind = GatherKind::elements, .dim = axis}, shape, data, like(e, places, shape));
 }
 
 constexpr OpRow index_rows[] = {{"Gather", gather},
                                 {"GatherElements", gather_elements},
                                 {"GatherND", gather_nd},
                                 {"OneHot", one_hot},
+                                {"ReverseSequence", reverse_sequence},
                                 {"Scatter", scatter_elements},
                                 {"ScatterElements", scatter_elements},
                                 {"ScatterND", scatter_nd},
+                                {"TensorScatter", tensor_scatter},
                                 {"TopK", top_k}};
 
 }  // namespace

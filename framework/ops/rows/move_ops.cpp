@@ -190,7 +190,8 @@ int expand(Expansion& e) {
 
 int tile(Expansion& e) {
   const int x = e.input(0);
-  const Extents repeats = e.integers(1);
+  const Expansion::Sizes given = e.sizes(1);
+  const Extents& repeats = given.most;
   if (static_cast<int>(repeats.size()) != e.rank(x)) e.refuse("expected ", e.rank(x), " repeats, got ", repeats.size());
   const Shape from = e.shape(x);
   const Extents strides = row_major_strides(from);
@@ -203,8 +204,12 @@ int tile(Expansion& e) {
     problem.axes.push_back({.extent = repeats[d], .stride = 0});
     problem.axes.push_back({.extent = from.extents()[d], .stride = strides[d]});
   }
-  if (to_shape(to) == from) return x;
-  return e.move(x, std::move(problem), to_shape(to));
+  int node = to_shape(to) == from ? x : e.move(x, std::move(problem), to_shape(to));
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    if (given.made[d] < 0) continue;
+    node = e.counted(node, static_cast<int>(d), e.check(given.made[d], {.times = from.extents()[d]}));
+  }
+  return node;
 }
 
 /// As torch.roll: elements move by "shifts" along "dims" and come in again at the other end.

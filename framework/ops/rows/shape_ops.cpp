@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
@@ -121,9 +122,19 @@ int size(Expansion& e) {
   return e.reshape(product, {});
 }
 
+/// The same bits as elements of another type.
+int bit_cast(Expansion& e) {
+  const int x = e.input(0);
+  const DType to = onnx_dtype(e.op(), e.attributes().integer("to", 0));
+  if (size_of(to) != size_of(e.dtype(x))) e.refuse("elements of ", e.dtype(x), " have no bits for ", to);
+  const auto run = [](auto in, auto out, const Execution&) { std::memcpy(out[0].raw(), in[0].raw(), in[0].bytes()); };
+  return to == e.dtype(x) ? x : e.add(OnCpu(e.op(), e.shape(x), to, 0, run), {x});
+}
+
 /// The value is an attribute of numbers ("value"), of the type "dtype"; 0 of f32 if there is none.
 int constant_of_shape(Expansion& e) {
-  const Extents extents = e.integers(0);
+  const Expansion::Sizes given = e.sizes(0);
+  const Extents& extents = given.most;
   if (extents.size() > Shape::max_rank) e.refuse("expected a shape of at most ", Shape::max_rank, " extents");
   const std::string name = e.attributes().text("dtype", "f32");
   const auto dtype = find_dtype(name);
@@ -133,7 +144,9 @@ int constant_of_shape(Expansion& e) {
   const Shape to = to_shape(extents);
   MoveProblem problem;
   for (const std::int64_t extent : to) problem.axes.push_back({.extent = extent});
-  return e.move(e.scalar(numbers[0], *dtype), std::move(problem), to);
+  int node = e.move(e.scalar(numbers[0], *dtype), std::move(problem), to);
+  for (std::size_t d = 0; d < extents.size(); ++d) node = e.counted(node, static_cast<int>(d), given.made[d]);
+  return node;
 }
 
 int range(Expansion& e) {
@@ -179,19 +192,18 @@ int eye_like(Expansion& e) {
 
 /// One of two operands. graph/resolve.cpp leaves out what only the other needs.
 int choose(Expansion& e) {
-  if (!e.known(e.input(0)).defined() && e.sizes(0).made.size() == 1) return choose_in_run(e);
+  const int condition = e.input(0);
+  if (e.dtype(condition) != DType::boolean || e.shape(condition).numel() != 1)
+    e.refuse("expected a condition of one boolean, got ", e.dtype(condition), ' ', e.shape(condition));
+  if (!e.known(condition).defined() && e.has(1) && e.has(2)) return choose_in_run(e);
   return e.input(e.number(0) != 0 ? 1 : 2);
 }
 
-constexpr OpRow shape_rows[] = {{"ConstantOfShape", constant_of_shape},
-                                {"EyeLike", eye_like},
-                                {"Flatten", flatten},
-                                {"If", choose},
-                                {"Range", range},
-                                {"Reshape", reshape},
-                                {"Shape", shape},
-                                {"Size", size},
-                                {"Squeeze", squeeze},
+constexpr OpRow shape_rows[] = {{"BitCast", bit_cast},   {"ConstantOfShape", constant_of_shape},
+                                {"EyeLike", eye_like},   {"Flatten", flatten},
+                                {"If", choose},          {"Range", range},
+                                {"Reshape", reshape},    {"Shape", shape},
+                                {"Size", size},          {"Squeeze", squeeze},
                                 {"Unsqueeze", unsqueeze}};
 
 }  // namespace
