@@ -34,6 +34,8 @@ import suite  # noqa: E402
 VERSION = "1.22.0"
 DATA = Path(onnx.__file__).parent / "backend/test/data"
 RTOL, ATOL = 1e-3, 1e-7  # of onnx's own runner
+# Expected are numpy's transforms in float32, which have noise of 2e-7 where the exact value is 0.
+NOISE = {"node/test_dft_inverse": 1e-6, "node/test_dft_inverse_opset19": 1e-6}
 KINDS = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map",
          "sparse_tensor_type": "a sparse tensor"}
 
@@ -137,7 +139,7 @@ def run_case(a, case):
         if set(got) != set(expected):
             return ends("wrong", f"outputs {sorted(got)}, expected {sorted(expected)}")
         for key, value in expected.items():
-            problem = suite.difference(value, got[key], RTOL, ATOL)
+            problem = suite.difference(value, got[key], RTOL, NOISE.get(case, ATOL))
             if problem:
                 return ends("wrong", f"{key}: {problem}")
     return ends("passed")

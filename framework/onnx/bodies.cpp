@@ -108,26 +108,59 @@ bool Flattener::branch(const FlatNode& node, const Scope& scope) {
   return true;
 }
 
-/// Puts a Loop's body beside it once, and in its place a Loop of Lamina's own (graph/loops.h). False if there is none.
+/// How many operands a Scan takes apart; 0: it has axes or directions that are not the usual ones, or is older.
+std::size_t slices_of(const FlatNode& scan) {
+  std::int64_t slices = 0;
+  for (const Argument& argument : scan.arguments) {
+    const auto* number = std::get_if<std::int64_t>(&argument.attribute->value);
+    const auto* numbers = std::get_if<std::vector<std::int64_t>>(&argument.attribute->value);
+    if (argument.name == "num_scan_inputs" && number != nullptr) slices = *number;
+    if (numbers != nullptr && std::ranges::any_of(*numbers, [](std::int64_t n) { return n != 0; })) return 0;
+  }
+  const bool known = scan.version >= 9 && slices > 0 && slices <= std::ssize(scan.inputs);
+  return known ? static_cast<std::size_t>(slices) : 0;
+}
+
+/// Puts a Loop's body beside it once, and in its place a Loop of Lamina's own (graph/loops.h). A Scan is one over the
+/// slices of its last operands. False if there is no body.
 bool Flattener::loop(const FlatNode& node, const Scope& scope) {
   const GraphProto* const graph = graph_in(node, "body");
-  if (graph == nullptr || node.inputs.size() < 2) return false;
+  const bool scan = node.op == "Scan";
+  const std::size_t slices = scan ? slices_of(node) : 0, more = scan ? 0 : 1, values = node.inputs.size();
+  if (graph == nullptr || (scan ? slices == 0 : values < 2)) return false;
   Scope body = body_of(*graph, node, scope, "/body");
-  const std::size_t values = node.inputs.size();  // whether to go on, what is carried on, and the number instead of M
-  if (graph->inputs.size() != values || graph->outputs.size() < values - 1 ||
-      graph->outputs.size() < node.outputs.size() + 1) {
-    refuse(body, "expected ", values, " inputs of the body, and one output more than the Loop's ", node.outputs.size(),
-           ", got ", graph->inputs.size(), " and ", graph->outputs.size());
+  // A Loop's has the number and whether to go on before what is carried on, and whether to go on before its outputs.
+  if (graph->inputs.size() != values || graph->outputs.size() < values - slices - more ||
+      graph->outputs.size() < node.outputs.size() + more) {
+    refuse(body, "expected ", values, " inputs and ", std::max(values - slices - more, node.outputs.size() + more),
+           " or more outputs of the body, got ", graph->inputs.size(), " and ", graph->outputs.size());
   }
+  const auto fresh = [&](Tensor tensor = {}) {
+    graph_.values.push_back({.name = unique_name("value", body), .tensor = std::move(tensor)});
+    return static_cast<int>(graph_.values.size()) - 1;
+  };
+  const auto add = [&](std::string_view op, std::vector<int> inputs, int output) {
+    append({.op = op, .version = newest_opset, .name = node.name, .inputs = std::move(inputs), .outputs = {output}});
+    return output;
+  };
   FlatNode own = {.op = "Loop", .version = newest_opset, .name = node.name, .outputs = node.outputs};
-  for (const ValueInfoProto& input : graph->inputs) {
-    own.inputs.push_back(define(input.name, body));
-    append({.op = "LoopValue", .version = newest_opset, .name = node.name, .outputs = {own.inputs.back()}});
+  while (scan && own.inputs.size() < 2) own.inputs.push_back(add("LoopValue", {}, fresh()));
+  for (std::size_t i = 0; i < values; ++i) {
+    const int value = define(graph->inputs[i].name, body);
+    if (i + slices < values) own.inputs.push_back(add("LoopValue", {}, value));
+    if (i + slices >= values) add("Gather", {node.inputs[i], own.inputs[0]}, value);
   }
+  const int go = own.inputs[1];
   own.inputs.push_back(-1);
-  own.inputs.insert(own.inputs.end(), node.inputs.begin(), node.inputs.end());
+  if (scan) {
+    const int shape = add("Shape", {node.inputs.back()}, fresh()),
+              zero = fresh(Tensor::from(std::vector<std::int64_t>{0}, {}));
+    own.inputs.insert(own.inputs.end(), {add("Gather", {shape, zero}, fresh()), -1});
+  }
+  own.inputs.insert(own.inputs.end(), node.inputs.begin(), node.inputs.end() - static_cast<std::ptrdiff_t>(slices));
   add_constants(*graph, body);
   add_body(graph->nodes, body);
+  if (scan) own.inputs.push_back(go);
   for (const ValueInfoProto& output : graph->outputs) {
     own.inputs.push_back(find(output.name, body));
     if (own.inputs.back() < 0) refuse(body, "output ", quote(output.name), " is made by no node");

@@ -184,7 +184,7 @@ void Flattener::add_node(const NodeProto& node, Scope& scope) {
   if (function != functions_.end()) return call(*function->second, flat, value(first).name, scope);
   if (!flat.domain.empty()) return append(std::move(flat));
   if (flat.op == "If" && branch(flat, scope)) return;
-  if (flat.op == "Loop" && loop(flat, scope)) return;
+  if ((flat.op == "Loop" || flat.op == "Scan") && loop(flat, scope)) return;
   if (flat.op == "Constant") return add_constant(flat);
   append(std::move(flat));
 }

@@ -157,6 +157,10 @@ void dynamic_mat_mul(Call& call) {
                    {codes[0], input(call, 1), codes[1], input(call, 2), codes[2], input(call, 3), input(call, 4)});
 }
 
+/// ONNX's own, before it is in an operator set: without functions of the scores it is Attention.
+constexpr std::string_view flexible = "FlexAttention";
+void flex_attention(Call& call) { call.op = "Attention"; }
+
 constexpr const char add_op[] = "Add", mul_op[] = "Mul", sigmoid_op[] = "Sigmoid", leaky_op[] = "LeakyRelu",
                      pool_op[] = "AveragePool", global_op[] = "GlobalAveragePool";
 
@@ -170,6 +174,7 @@ constexpr Row rows[] = {{"Attention", packed_attention},
                         {"DynamicQuantizeLSTM", same},
                         {"DynamicQuantizeMatMul", dynamic_mat_mul},
                         {"FastGelu", gelu<true>},
+                        {flexible, flex_attention},
                         {"FusedConv", fused_conv},
                         {"FusedGemm", fused_gemm},
                         {"FusedMatMul", same},
@@ -197,7 +202,7 @@ const Row* row_of(std::string_view op) {
 }  // namespace
 
 bool is_microsoft(std::string_view domain, std::string_view op) {
-  return domain == "com.microsoft" && row_of(op) != nullptr;
+  return domain == (op == flexible ? "ai.onnx.preview" : "com.microsoft") && row_of(op) != nullptr;
 }
 
 void from_microsoft(Call& call) { row_of(call.op)->apply(call); }

@@ -48,6 +48,10 @@ void constant_of_shape(Call& call) {
   call.inputs = {call.builder.constant(concat(call.name, "/value"), value.view(Shape{})), call.inputs[0]};
 }
 
+void dft(Call& call) {
+  if (call.version < 20) call.set_input(2, call.integers("axis", {call.take_integer("axis", 1)}));
+}
+
 void dropout(Call& call) {
   call.erase("ratio");
   call.erase("seed");
@@ -179,6 +183,7 @@ constexpr Rule rules[] = {
     {"BatchNormalization", batch_normalization},
     {"Clip", clip},
     {"ConstantOfShape", constant_of_shape},
+    {"DFT", dft},
     {"Dropout", dropout},
     {"GridSample", grid_sample},
     {"GroupNormalization", group_normalization},

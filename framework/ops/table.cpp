@@ -8,9 +8,9 @@ namespace lamina::detail {
 std::span<const OpRow> all_ops() {
   static const std::vector<OpRow> rows = [] {
     std::vector<OpRow> joined;
-    for (const auto part :
-         {pointwise_ops(), shape_ops(), move_ops(), index_ops(), reduce_ops(), norm_ops(), conv_ops(), product_ops(),
-          pool_ops(), resize_ops(), grid_ops(), quantized_ops(), recurrent_ops(), count_ops(), sequence_ops()}) {
+    for (const auto part : {pointwise_ops(), shape_ops(), move_ops(), index_ops(), reduce_ops(), norm_ops(), conv_ops(),
+                            product_ops(), pool_ops(), resize_ops(), grid_ops(), quantized_ops(), recurrent_ops(),
+                            count_ops(), sequence_ops(), signal_ops()}) {
       joined.insert(joined.end(), part.begin(), part.end());
     }
     std::ranges::sort(joined, {}, &OpRow::name);

@@ -36,5 +36,6 @@ std::span<const OpRow> quantized_ops();
 std::span<const OpRow> recurrent_ops();
 std::span<const OpRow> count_ops();
 std::span<const OpRow> sequence_ops();
+std::span<const OpRow> signal_ops();
 
 }  // namespace lamina::detail

@@ -6,7 +6,7 @@
 #include "support/devices.h"
 #include "support/onnx_writer.h"
 
-namespace lamina::test::onnx {
+namespace lamina::test::onnx::branches_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -191,4 +191,4 @@ TEST(OnnxBranches, WithinEachOtherTakeTimeInProportion) {
 }
 
 }  // namespace
-}  // namespace lamina::test::onnx
+}  // namespace lamina::test::onnx::branches_test

@@ -114,6 +114,14 @@ TEST(OnnxLoops, SayWhatTheyNeedToKnow) {
   EXPECT_EQ(run(model, {1, 2, 3, 4, 5, 6}, {3, 2}, 0, options), (std::vector<float>{4, 6}));
   options.constants["n"] = Tensor::from(std::vector<std::int64_t>{0}, {});
   expect_error([&] { run(model, {1, 2}, {1, 2}, 0, options); }, {"it has no iteration"});
+  Plan plan = model.graph.compile({.input_shapes = {{"x", {3, 2}}}, .capacity = {{"n", 3}}});
+  for (const std::int64_t n : {3, 2}) {
+    const Tensor inputs[] = {Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2}),
+                             Tensor::from(std::vector{n}, {})};
+    const std::span<const Tensor> results = plan.run(inputs);
+    EXPECT_EQ(results[0].values<float>()[0], n == 3 ? 9 : 4);
+    EXPECT_EQ(results[1].shape(), (Shape{n, 2}));
+  }
 }
 
 /// Of each positive x: the sum of as many ones and halves as it says, and its place; as they are found, and stacked.
@@ -168,13 +176,39 @@ TEST(OnnxLoops, WhatIsFoundIsPaddedAndResizedBesideItsCount) {
   expect_error([&] { run(padded({0, 0, 0, 0, 1, 0, 0, 0}), {0, 5, 0, 5}, {4}); }, {"wide", "axis 0", "has a count"});
 }
 
+/// The sums of the rows before each and of all, and each row's double.
+TEST(OnnxLoops, AScanIsOneOverSlices) {
+  const auto scan = [](Message last) {
+    Graph g = {.nodes = {{"Add", {"sum", "row"}, {"next"}},
+                         {"Identity", {"sum"}, {"before"}},
+                         {"Add", {"row", "row"}, {"twice"}}},
+               .inputs = {value_info("sum", {2}), value_info("row", {2})},
+               .outputs = {"next", "before", "twice"}};
+    return load({.nodes = {{"Scan",
+                            {"none", "x"},
+                            {"y", "parts", "all"},
+                            {graph_attribute("body", graph(g)), attribute("num_scan_inputs", 1), std::move(last)}}},
+                 .initializers = {floats("none", {2}, {0, 1})},
+                 .inputs = {value_info("x", {"N", 2})},
+                 .outputs = {"y", "parts", "all"}});
+  };
+  const Model model = scan(attribute("scan_input_axes", std::vector<std::int64_t>{0}));
+  EXPECT_EQ(run(model, {1, 2, 3, 4, 5, 6}, {3, 2}), (std::vector<float>{9, 13}));
+  EXPECT_EQ(run(model, {1, 2, 3, 4, 5, 6}, {3, 2}, 1), (std::vector<float>{0, 1, 1, 3, 4, 7}));
+  EXPECT_EQ(run(model, {1, 2, 3, 4}, {2, 2}, 2), (std::vector<float>{2, 4, 6, 8}));
+  expect_error([&] { scan(attribute("scan_input_directions", std::vector<std::int64_t>{1})); },
+               {"Scan (opset 23)", "control flow"});
+}
+
 TEST(OnnxLoops, WrongOnesAreRefused) {
   const auto refused = [](const std::vector<std::string>& inputs, const Message& inner,
                           std::vector<std::string> words) {
     expect_error([&] { load({.nodes = {{"Loop", inputs, {"y"}, {inner}}}, .initializers = {trips}}); }, words);
   };
-  refused({"axis", "", "x"}, body({}, {}, {"going", "x"}), {"expected 3 inputs of the body", "got 2 and 2"});
-  refused({"axis", "", "x"}, body({}, {"v"}, {"going"}), {"one output more than the Loop's 1", "got 3 and 1"});
+  refused({"axis", "", "x"}, body({}, {}, {"going", "x"}),
+          {"expected 3 inputs and 2 or more outputs of the body, got 2 and 2"});
+  refused({"axis", "", "x"}, body({}, {"v"}, {"going"}),
+          {"expected 3 inputs and 2 or more outputs of the body, got 3 and 1"});
   refused({"axis", "", "x"}, body({}, {"v"}, {"going", "no"}), {"output \"no\" is made by no node"});
   refused({"axis", "", "x"}, attribute("body", 1), {"Loop (opset 23)", "control flow"});
   lamina::Graph alone;

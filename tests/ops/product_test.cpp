@@ -170,10 +170,33 @@ TEST(ProductOps, AttentionLooksAtWhatItMay) {
   expect_close(evaluate(Op("Attention"), {q, k, v, {}, {}, {}, one}), {1, 1, 2, 1}, {1, 1}, 1e-6, "the length");
   expect_equal(evaluate(Op("Attention", {{"output", std::int64_t{2}}}), {q, k, v, {}, past_k, past_v}), {8, 1, 3},
                "present");
-  EXPECT_EQ(refusal(Op("Attention", {{"softcap", 2.0}}), {q, k, v}), "Attention: a softcap is not supported");
   EXPECT_EQ(refusal(Op("Attention", {{"q_num_heads", std::int64_t{3}}}),
                     {draw_floats({1, 2, 4}, 1), draw_floats({1, 2, 4}, 1), draw_floats({1, 2, 4}, 1)}),
             "Attention: cannot make 3 heads of [1, 2, 4]");
+}
+
+/// Scores of 0 and 2, of two heads that share a key: as they are, capped, with the summands, and their shares.
+TEST(ProductOps, AttentionHasScoresOfItsOwn) {
+  const Tensor q = Tensor::from(std::vector<float>{1, 1}, {1, 2, 1, 1}),
+               k = Tensor::from(std::vector<float>{0, 2}, {1, 1, 2, 1});
+  const Tensor v = Tensor::from(std::vector<float>{1, 3}, {1, 1, 2, 1}),
+               mask = Tensor::from(std::vector<float>{0, 5}, {1, 2});
+  const double capped = 0.5 * std::tanh(4), share = 1 / (1 + std::exp(capped + 5)), free = 1 / (1 + std::exp(2.0));
+  const auto scores = [&](std::int64_t mode, double cap, std::int64_t output) {
+    return evaluate(Op("Attention", {{"softcap", cap}, {"qk_matmul_output_mode", mode}, {"output", output}}),
+                    {q, k, v, mask});
+  };
+  expect_close(scores(0, 0, 3), {1, 2, 1, 2}, {0, 2, 0, 2}, 1e-6, "products");
+  expect_close(scores(1, 0.5, 3), {1, 2, 1, 2}, {0, capped, 0, capped}, 1e-6, "capped");
+  expect_close(scores(2, 0.5, 3), {1, 2, 1, 2}, {0, capped + 5, 0, capped + 5}, 1e-6, "with the mask");
+  expect_close(scores(3, 0.5, 3), {1, 2, 1, 2}, {share, 1 - share, share, 1 - share}, 1e-6, "shares");
+  expect_close(scores(0, 0.5, 0), {1, 2, 1, 1}, {share + 3 * (1 - share), share + 3 * (1 - share)}, 1e-6, "the result");
+  const Op causal("Attention", {{"softcap", 1e6}, {"is_causal", std::int64_t{1}}});
+  expect_close(evaluate(causal, {q, k, v}), {1, 2, 1, 1}, {1, 1}, 1e-5, "the first alone");
+  const Tensor past = Tensor::zeros({1, 1, 1, 1});
+  expect_close(evaluate(causal, {q, k, v, {}, past, past}), {1, 2, 1, 1}, {0.5, 0.5}, 1e-5, "and the past");
+  expect_close(evaluate(Op("Attention", {{"softcap", 1e6}}), {q, k, v}), {1, 2, 1, 1},
+               {free + 3 * (1 - free), free + 3 * (1 - free)}, 1e-5, "no cap");
 }
 
 /// Whatever is turned, the product of what it was.

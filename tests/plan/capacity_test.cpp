@@ -10,7 +10,7 @@
 #include "lamina/graph/graph.h"
 #include "lamina/ops/op.h"
 
-namespace lamina {
+namespace lamina::capacity_test {
 namespace {
 
 /// Of an input n, i64 [1], that sizes are made of.
@@ -137,4 +137,4 @@ TEST(Capacity, WrongOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lamina
+}  // namespace lamina::capacity_test

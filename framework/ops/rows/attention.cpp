@@ -58,6 +58,12 @@ void check(const Expansion& e, const Shape& q, const Shape& k, const Shape& v) {
   if (!fits) e.refuse("queries ", q, ", keys ", k, " and values ", v, " do not fit");
 }
 
+/// [N, H, L, D] as [N, L, H * D].
+int beside(Expansion& e, int y) {
+  const Shape from = e.shape(y);
+  return e.reshape(e.permute(y, std::vector<int>{0, 2, 1, 3}), {from[0], from[2], from[1] * from[3]});
+}
+
 /// softmax(scale q k' + the summands) v of operands [N, H, L, D]; with the heads side by side again if they were.
 int attend(Expansion& e, std::vector<int> operands, const std::vector<int>& summands, AttentionProblem problem,
            bool side_by_side) {
@@ -67,8 +73,34 @@ int attend(Expansion& e, std::vector<int> operands, const std::vector<int>& summ
   if (!summands.empty()) operands.push_back(summands[0]);
   if (summands.size() > 1) operands[3] = e.pointwise(Pointwise::add, {summands[0], summands[1]});
   int y = e.solve(problem, to, DType::f32, std::move(operands));
-  if (side_by_side) y = e.reshape(e.permute(y, std::vector<int>{0, 2, 1, 3}), {to[0], to[2], to[1] * to[3]});
+  if (side_by_side) y = beside(e, y);
   return e.cast(y, e.dtype(e.input(0)));
+}
+
+/// The same step by step, where the scores, scale q k', are capped, or an output themselves, the fourth: 0 and 1 of
+/// them as they are, 2 with the summands, 3 of their softmax.
+int attend_in_steps(Expansion& e, int q, int k, int v, std::vector<int> summands, AttentionProblem problem, double cap,
+                    int mode, int output, bool side_by_side) {
+  const std::int64_t heads = e.shape(q)[1], positions = e.shape(k)[2];
+  Picks own = {1, {}};
+  for (std::int64_t h = 0; h < heads; ++h) own.places.push_back(h * e.shape(k)[1] / heads);
+  if (!e.attributes().has("scale")) problem.scale = 1 / std::sqrt(static_cast<double>(e.shape(q)[3]));
+  const int turned = e.permute(pick(e, k, {own}), std::vector<int>{0, 1, 3, 2});
+  int scores = e.pointwise(Pointwise::mul, matmul(e, q, turned), problem.scale);
+  if (cap != 0)
+    scores = e.pointwise(Pointwise::mul, e.pointwise(Pointwise::tanh, {e.pointwise(Pointwise::div, scores, cap)}), cap);
+  if (problem.causal) {
+    const int last =
+        e.pointwise(Pointwise::add, places_along(e, 2, 4, e.shape(q)[2]), static_cast<double>(problem.past));
+    const int seen = e.pointwise(Pointwise::less_equal, {places_along(e, 3, 4, positions), last});
+    summands.push_back(as_summand(e, seen, positions));
+  }
+  int biased = scores;
+  for (const int summand : summands) biased = e.pointwise(Pointwise::add, {biased, summand});
+  const int shares = e.solve(SoftmaxProblem{.dim = 3}, e.shape(biased), DType::f32, {biased});
+  int result = output == 0 ? matmul(e, shares, pick(e, v, {own})) : mode == 3 ? shares : mode == 2 ? biased : scores;
+  if (output == 0 && side_by_side) result = beside(e, result);
+  return e.cast(result, e.dtype(e.input(0)));
 }
 
 }  // namespace
@@ -118,15 +150,14 @@ int attention(Expansion& e) {
   const bool causal = e.attributes().boolean("is_causal", false);
   const double softcap = e.attributes().number("softcap", 0), given = e.attributes().number("scale", 0);
   e.attributes().integer("softmax_precision", 1);  // always f32
-  e.attributes().integer("qk_matmul_output_mode", 0);
-  if (softcap != 0) e.refuse("a softcap is not supported");
-  if (output < 0 || output > 2) e.refuse("its output ", output, " is not supported");
+  const int mode = e.attributes().integer("qk_matmul_output_mode", 0);
+  if (output < 0 || output > 3 || mode < 0 || mode > 3) e.refuse("its output ", output, " is not supported");
   if ((rank != 3 && rank != 4) || e.rank(e.input(1)) != rank || e.rank(e.input(2)) != rank)
     e.refuse("expected operands [N, L, H * D] or [N, H, L, D], got ", e.shape(e.input(0)));
   const int q = split_heads(e, as_f32(e, e.input(0)), heads);
   const int k = with_past(e, 4, split_heads(e, as_f32(e, e.input(1)), groups));
   const int v = with_past(e, 5, split_heads(e, as_f32(e, e.input(2)), groups));
-  if (output != 0) return e.cast(output == 1 ? k : v, e.dtype(e.input(output)));
+  if (output == 1 || output == 2) return e.cast(output == 1 ? k : v, e.dtype(e.input(output)));
   check(e, e.shape(q), e.shape(k), e.shape(v));
   const std::int64_t positions = e.shape(k)[2];
   AttentionProblem problem = {.scale = given, .causal = causal};
@@ -134,7 +165,42 @@ int attention(Expansion& e) {
   std::vector<int> summands;
   if (e.has(3)) summands.push_back(as_summand(e, e.input(3), positions));
   if (e.has(6)) summands.push_back(length_summand(e, e.input(6), e.shape(q)[0], positions));
+  if (softcap != 0 || output == 3)
+    return attend_in_steps(e, q, k, v, summands, problem, softcap, mode, output, rank == 3);
   return attend(e, {q, k, v}, summands, problem, rank == 3);
+}
+
+/// Pairs of elements of each head turned by an angle, whose cosines and sines are in a table by position, or there for
+/// each position: the first half of the head and the second, or neighbours.
+int rotary_embedding(Expansion& e) {
+  const int rank = e.rank(e.input(0));
+  const bool neighbours = e.attributes().boolean("interleaved", false);
+  const std::int64_t heads = e.attributes().long_integer("num_heads", 0),
+                     wanted = e.attributes().long_integer("rotary_embedding_dim", 0);
+  if (rank != 3 && rank != 4) e.refuse("expected [N, L, H * D] or [N, H, L, D], got ", e.shape(e.input(0)));
+  const int x = split_heads(e, as_f32(e, e.input(0)), heads);
+  const Shape from = e.shape(x);
+  const std::int64_t width = wanted == 0 ? from[3] : wanted, half = width / 2;
+  if (width < 2 || width % 2 != 0 || width > from[3]) e.refuse("cannot turn ", width, " of ", from[3], " elements");
+  const auto table = [&](int i) {
+    const int found = e.has(3) ? take(e, e.input(i), e.input(3), 0) : e.input(i);
+    if (e.shape(found) != Shape{from[0], from[2], half})
+      e.refuse("expected angles of ", Shape{from[0], from[2], half}, ", got ", e.shape(found));
+    return e.reshape(as_f32(e, found), {from[0], 1, from[2], half});
+  };
+  const auto part = [&](std::int64_t begin) {
+    Picks places = {3, {}};
+    for (std::int64_t i = 0; i < half; ++i) places.places.push_back(neighbours ? 2 * i + begin : i + begin * half);
+    return pick(e, x, {places});
+  };
+  const int cosine = table(1), sine = table(2), a = part(0), b = part(1);
+  const auto product = [&](int factor, int y) { return e.pointwise(Pointwise::mul, {y, factor}); };
+  const Shape each = {from[0], from[1], from[2], half, 1};
+  const int real = e.reshape(e.pointwise(Pointwise::sub, {product(cosine, a), product(sine, b)}), each),
+            other = e.reshape(e.pointwise(Pointwise::add, {product(sine, a), product(cosine, b)}), each);
+  int y = e.reshape(e.join({real, other}, neighbours ? 4 : 3), {from[0], from[1], from[2], width});
+  if (width < from[3]) y = e.join({y, e.slice(x, 3, width, from[3])}, 3);
+  return e.cast(rank == 3 ? beside(e, y) : y, e.dtype(e.input(0)));
 }
 
 }  // namespace lamina::detail

@@ -81,7 +81,33 @@ int conv(Expansion& e) {
                 e.dtype(e.input(0)));
 }
 
-constexpr OpRow conv_rows[] = {{"Col2Im", col2im}, {"Conv", conv}, {"ConvTranspose", conv_transpose}};
+/// Each channel [N, C, L] by a filter of its own, over what came before and now; the end of that is what came before
+/// the next one, the second output.
+int causal_conv(Expansion& e) {
+  const int x = e.input(0), output = e.attributes().integer("output", 0);
+  const Shape from = e.shape(x);
+  const Tensor weight = known_f32(e, 1), bias = e.has(2) ? known_f32(e, 2) : Tensor();
+  const bool silu = choice<bool>(e, "activation", e.attributes().text("activation", "none"),
+                                 {{"none", false}, {"silu", true}, {"swish", true}});
+  if (from.rank() != 3 || weight.shape().rank() != 3 || weight.shape()[0] != from[1] || weight.shape()[1] != 1 ||
+      weight.shape()[2] < 1)
+    e.refuse("weights ", weight.shape(), " do not fit an operand ", from);
+  const std::int64_t kernel = weight.shape()[2];
+  const Shape before = {from[0], from[1], kernel - 1};
+  if (e.has(3) && e.shape(e.input(3)) != before)
+    e.refuse("expected a past_state ", before, ", got ", e.shape(e.input(3)));
+  const int all =
+      e.has(3) ? e.join({e.input(3), x}, 2) : pick(e, x, {places_of(e, 2, 1 - kernel, from[2] + kernel - 1, from[2])});
+  if (output == 1) return e.slice(all, 2, from[2], from[2] + kernel - 1);
+  if (output != 0) e.refuse("there is no output ", output);
+  const Window window = {.in = from[2] + kernel - 1, .kernel = kernel, .out = from[2]};
+  int y = convolve(e, as_f32(e, all), weight, bias, {window}, to_int(e, from[1]));
+  if (silu) y = e.pointwise(Pointwise::silu, {y});
+  return e.cast(y, e.dtype(x));
+}
+
+constexpr OpRow conv_rows[] = {
+    {"CausalConvWithState", causal_conv}, {"Col2Im", col2im}, {"Conv", conv}, {"ConvTranspose", conv_transpose}};
 
 }  // namespace
 

@@ -103,9 +103,13 @@ int gemm(Expansion& e) {
   return e.cast(product, dtype);
 }
 
-constexpr OpRow product_rows[] = {
-    {"Attention", attention}, {"Einsum", einsum},  {"FusedMatMul", fused_mat_mul},
-    {"Gemm", gemm},           {"MatMul", mat_mul}, {"MultiHeadAttention", multi_head_attention}};
+constexpr OpRow product_rows[] = {{"Attention", attention},
+                                  {"Einsum", einsum},
+                                  {"FusedMatMul", fused_mat_mul},
+                                  {"Gemm", gemm},
+                                  {"MatMul", mat_mul},
+                                  {"MultiHeadAttention", multi_head_attention},
+                                  {"RotaryEmbedding", rotary_embedding}};
 
 }  // namespace
 

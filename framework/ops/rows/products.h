@@ -18,5 +18,6 @@ int multiply(Expansion& e, int a, int b, const MatMulProblem& problem);
 int einsum(Expansion& e);
 int attention(Expansion& e);
 int multi_head_attention(Expansion& e);
+int rotary_embedding(Expansion& e);
 
 }  // namespace lamina::detail
