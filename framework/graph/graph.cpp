@@ -1,6 +1,7 @@
 #include "lamina/graph/graph.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "lamina/base/error.h"
@@ -60,6 +61,11 @@ void require_no_prefix(const std::vector<Graph::Node>& nodes, const Weights& wei
 
 }  // namespace
 
+Graph::Graph() {
+  static std::atomic<std::uint64_t> graphs = 0;
+  id_ = ++graphs;
+}
+
 const Graph::Node* Graph::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &nodes_[static_cast<std::size_t>(found->second)];
@@ -79,8 +85,8 @@ std::vector<int> Graph::optional_inputs() const {
 }
 
 int Graph::check(Value value) const {
-  if (value.node < 0 || value.node >= static_cast<int>(nodes_.size()))
-    detail::fail("graph: a value of another graph was used (node ", value.node, " of ", nodes_.size(), ')');
+  if (value.node < 0 || value.node >= static_cast<int>(nodes_.size()) || (value.graph != 0 && value.graph != id_))
+    detail::fail("graph: a value of another graph was used (its node ", value.node, ')');
   return value.node;
 }
 
@@ -90,7 +96,7 @@ Value Graph::append(Node node) {
     detail::fail(node.name, ": there is a node of this name already");
   nodes_.push_back(std::move(node));
   ++changes_;
-  return {static_cast<int>(nodes_.size()) - 1};
+  return {static_cast<int>(nodes_.size()) - 1, id_};
 }
 
 Value Graph::input(std::string name, Shape shape, DType dtype) {

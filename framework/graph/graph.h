@@ -17,9 +17,11 @@
 
 namespace lamina {
 
-/// The output of one node of one Graph.
+/// The output of one node of one Graph. One that you make yourself, `Value{node}`, is a node of whichever Graph gets
+/// it.
 struct Value {
   int node = -1;
+  std::uint64_t graph = 0;  ///< the one that made it, by a number of its own; or 0
 };
 
 /// A network: a list of named nodes. Each node applies a module to the outputs of earlier nodes. A node's name is the
@@ -41,7 +43,7 @@ class LAMINA_API Graph {
     bool is_optional() const;
   };
 
-  Graph() = default;
+  Graph();
   Graph(Graph&&) = default;
   Graph& operator=(Graph&&) = default;
 
@@ -139,6 +141,7 @@ class LAMINA_API Graph {
   std::vector<int> inputs_;
   std::vector<int> outputs_;
   std::uint64_t changes_ = 0;
+  std::uint64_t id_;  // of this graph, wherever it is moved
 };
 
 namespace detail {

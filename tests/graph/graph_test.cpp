@@ -23,6 +23,12 @@ TEST(Graph, NamesTheNodeThatDoesNotFit) {
                {"features.0: ", "kernel", "larger than the padded input"});
   expect_error([&] { g.add("input", ReLU(), x); }, {"input", "already"});
   expect_error([&] { g.add("relu", ReLU(), Value{7}); }, {"another graph"});
+  Graph other;
+  other.input("another", {batch, 4, 8, 8});
+  expect_error([&] { other.add("relu", ReLU(), x); }, {"another graph"});  // although the other has such a node
+  expect_error([&] { other.output(x); }, {"another graph"});
+  Graph moved = std::move(other);
+  moved.output(moved.add("relu", ReLU(), Value{0}));
   const Value y = g.add("relu", ReLU(), x);
   g.output(y);
   expect_error([&] { g.output(y); }, {"relu", "output already"});
