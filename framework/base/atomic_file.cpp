@@ -147,9 +147,9 @@ void AtomicFile::fail_with(int error) const {
   const std::filesystem::path folder = target_.parent_path();
   std::error_code ignored;
   if (error == ENOENT && !folder.empty() && !std::filesystem::exists(folder, ignored)) {
-    fail("cannot write ", path_.string(), ": there is no folder ", folder.string());
+    fail(kind_of(error), "cannot write ", path_.string(), ": there is no folder ", folder.string());
   }
-  fail("cannot write ", path_.string(), ": ", std::generic_category().message(error));
+  fail(kind_of(error), "cannot write ", path_.string(), ": ", std::generic_category().message(error));
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {

@@ -162,7 +162,8 @@ void require_end(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return;
   const bool given = path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
   if (given && S_ISFIFO(info.st_mode)) return;
-  fail("cannot read ", path, ": expected a regular file, this is a ", S_ISFIFO(info.st_mode) ? "named pipe" : "device");
+  fail(ErrorKind::file_access, "cannot read ", path, ": expected a regular file, this is a ",
+       S_ISFIFO(info.st_mode) ? "named pipe" : "device");
 }
 
 }  // namespace lamina::detail

@@ -1,8 +1,11 @@
 #include "lamina/base/error.h"
 
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <exception>
 #include <locale>
+#include <new>
 #include <sstream>
 
 #include "lamina/base/names.h"
@@ -32,6 +35,33 @@ void append_streamed(std::string& out, const void* part, void (*stream)(std::ost
   out += text.str();
 }
 
-void throw_error(std::string_view message) { throw Error(printable(message, LineEnds::kept)); }
+void throw_error(std::string_view message, ErrorKind kind) { throw Error(printable(message, LineEnds::kept), kind); }
+
+ErrorKind kind_of(int error) {
+  return error == ENOENT || error == ENOTDIR ? ErrorKind::no_such_file : ErrorKind::file_access;
+}
+
+void rethrow_at(const std::string& name) {
+  try {
+    throw;
+  } catch (const UnboundInputs& error) {
+    throw UnboundInputs(concat(name, ": ", error.what()), error.names);
+  } catch (const Stopped&) {
+    throw;
+  } catch (const Error& error) {
+    const Error named(concat(name, ": ", error.what()), error.kind());
+    const auto* outer = dynamic_cast<const std::nested_exception*>(&error);
+    if (outer == nullptr) throw named;
+    try {
+      outer->rethrow_nested();
+    } catch (...) {
+      std::throw_with_nested(named);
+    }
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::out_of_memory, name, ": out of memory");
+  } catch (const std::exception& error) {
+    std::throw_with_nested(Error(printable(concat(name, ": ", error.what()), LineEnds::kept), ErrorKind::failed));
+  }
+}
 
 }  // namespace lamina::detail

@@ -12,11 +12,26 @@
 
 namespace lamina {
 
-/// Every failure that the library reports: a mistake of the caller, a malformed file, a device out of memory.
-/// The message has the place, what was expected and what was found.
+/// What an Error is about. C has the same numbers as lamina_status, Python a class for each.
+enum class ErrorKind {
+  invalid = 1,        ///< an argument, an input, or what a file holds, is wrong
+  out_of_memory = 2,  ///< of the host or of a device
+  stopped = 3,        ///< ended, or not begun, because a limit said so; it may be asked for again
+  no_such_file = 4,   ///< a file or a folder is not there
+  file_access = 5,    ///< a file that is there cannot be read, or a file cannot be written
+  unsupported = 6,    ///< by this build, on this device, or by Lamina
+  failed = 7          ///< a device or its driver failed, or a layer of yours threw what is no Error
+};
+
+/// Every failure that the library reports. The message has the place, what was expected and what was found.
 class LAMINA_API Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& what, ErrorKind kind = ErrorKind::invalid)
+      : std::runtime_error(what), kind_(kind) {}
+  ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
 };
 
 /// Thrown by compiling a Graph if shapes, axes or weights depend on the values of these inputs. Give the values as
@@ -30,7 +45,7 @@ class LAMINA_API UnboundInputs : public Error {
 /// Work ended because its `Limits` said so; it may be asked for again.
 class LAMINA_API Stopped : public Error {
  public:
-  using Error::Error;
+  explicit Stopped(const std::string& what) : Error(what, ErrorKind::stopped) {}
 };
 
 namespace detail {
@@ -66,25 +81,32 @@ std::string concat(const Parts&... parts) {
 }
 
 /// Throws `Error`, with control characters but line ends escaped: what a file says must not drive a terminal.
-[[noreturn]] LAMINA_API void throw_error(std::string_view message);
+[[noreturn]] LAMINA_API void throw_error(std::string_view message, ErrorKind kind = ErrorKind::invalid);
 
 /// Throws `Error` with the concatenated parts.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   throw_error(concat(parts...));
 }
+template <class... Parts>
+[[noreturn]] void fail(ErrorKind kind, const Parts&... parts) {
+  throw_error(concat(parts...), kind);
+}
 
-/// What `f` returns; an Error that it throws is rethrown with the name, of a node, a step or a file, in front.
+/// Of a file that cannot be read, by errno: ENOENT and ENOTDIR say that it is not there.
+LAMINA_API ErrorKind kind_of(int error);
+
+/// Throws the exception that is being handled again, with the name in front. What is no Error becomes one, and is kept
+/// in it as std::nested_exception.
+[[noreturn]] LAMINA_API void rethrow_at(const std::string& name);
+
+/// What `f` returns; what it throws is rethrown with the name, of a node, a step or a file, in front.
 template <class F>
 auto at_node(const std::string& name, const F& f) {
   try {
     return f();
-  } catch (const UnboundInputs& error) {
-    throw UnboundInputs(concat(name, ": ", error.what()), error.names);
-  } catch (const Stopped&) {
-    throw;
-  } catch (const Error& error) {
-    fail(name, ": ", error.what());
+  } catch (const std::exception&) {
+    rethrow_at(name);
   }
 }
 

@@ -24,7 +24,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void fail_with(const std::string& path, int error) {
-  fail("cannot read ", path, ": ", std::generic_category().message(error));
+  fail(kind_of(error), "cannot read ", path, ": ", std::generic_category().message(error));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   struct stat info {};
   if (::fstat(file.value, &info) != 0) fail_with(path, errno);
   if (S_ISDIR(info.st_mode)) fail_with(path, EISDIR);
-  if (!S_ISREG(info.st_mode)) fail("cannot read ", path, ": expected a regular file");
+  if (!S_ISREG(info.st_mode)) fail(ErrorKind::file_access, "cannot read ", path, ": expected a regular file");
   if (info.st_size == 0) fail("cannot read ", path, ": the file is empty");
 
   const auto size = static_cast<std::size_t>(info.st_size);

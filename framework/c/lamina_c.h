@@ -29,9 +29,13 @@ extern "C" {
 typedef int32_t lamina_status;
 enum {
   LAMINA_OK = 0,
-  LAMINA_ERROR = 1,          ///< a file, a model or an input is wrong, or the device failed
-  LAMINA_OUT_OF_MEMORY = 2,  ///< the host has not enough memory
-  LAMINA_STOPPED = 3         ///< by lamina_plan_stop or lamina_plan_set_limit; the plan can run again
+  LAMINA_ERROR = 1,          ///< an argument, an input, or what a file holds, is wrong
+  LAMINA_OUT_OF_MEMORY = 2,  ///< the host or the device has not enough memory
+  LAMINA_STOPPED = 3,        ///< by lamina_plan_stop or lamina_plan_set_limit; the plan can run again
+  LAMINA_NO_SUCH_FILE = 4,   ///< a file or a folder is not there
+  LAMINA_FILE_ACCESS = 5,    ///< a file that is there cannot be read, or a file cannot be written
+  LAMINA_UNSUPPORTED = 6,    ///< by this build, on this device, or by Lamina
+  LAMINA_FAILED = 7          ///< the device or its driver failed, or something unforeseen
 };
 
 /// Types of elements.

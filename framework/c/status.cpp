@@ -39,12 +39,12 @@ lamina_status guarded(void (*work)(void* context), void* context) noexcept {
     return LAMINA_OK;
   } catch (const std::bad_alloc&) {
     return failed(LAMINA_OUT_OF_MEMORY, "out of memory", false);
-  } catch (const Stopped& stopped) {
-    return failed(LAMINA_STOPPED, stopped.what(), true);
+  } catch (const Error& error) {
+    return failed(static_cast<lamina_status>(error.kind()), error.what(), true);
   } catch (const std::exception& error) {
-    return failed(LAMINA_ERROR, error.what(), true);
+    return failed(LAMINA_FAILED, error.what(), true);
   } catch (...) {
-    return failed(LAMINA_ERROR, "an exception that is none of Lamina's", false);
+    return failed(LAMINA_FAILED, "an exception that is none of Lamina's", false);
   }
 }
 

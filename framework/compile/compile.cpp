@@ -150,7 +150,7 @@ auto with_memory(const F& f) {
   try {
     return f();
   } catch (const std::bad_alloc&) {
-    fail("compile: out of memory");
+    fail(ErrorKind::out_of_memory, "compile: out of memory");
   }
 }
 

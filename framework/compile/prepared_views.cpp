@@ -3,6 +3,7 @@
 #include <deque>
 #include <numeric>
 
+#include "lamina/base/error.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/finding.h"
 #include "lamina/kernel/rules/walk.h"
@@ -102,7 +103,7 @@ bool PreparedViews::are_taken() {
   if (const Answers::Answer* known = answers->find(*this)) return known->taken;
   Answers::Answer& answer = answers->known.emplace_back(Answers::Answer{inputs, outputs});
   preparation.finding = &answer.finding;
-  return answer.taken = op_.module->takes(preparation);
+  return answer.taken = at_node(op_.name, [&] { return op_.module->takes(preparation); });
 }
 
 bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options) {

@@ -33,7 +33,10 @@ const Json& member(const Json& object, const char* key, Json::value_t type, std:
 void require_keys(const Json& object, std::initializer_list<std::string_view> known, std::string_view where) {
   if (!object.is_object()) fail(where, ": expected an object, got ", shortened(object.dump()));
   for (const auto& [key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) fail(where, ": unknown key ", quote(key));
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      const std::vector<std::string> names(known.begin(), known.end());
+      fail(where, ": unknown key ", quote(key), nearest_text(key, names));
+    }
   }
 }
 

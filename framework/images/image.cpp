@@ -69,7 +69,7 @@ Image decode_image(std::span<const std::byte> bytes, std::string_view name, cons
   try {
     return detail::oriented(codec.decode(file, size, on_white), orientation);
   } catch (const std::bad_alloc&) {
-    file.fail("out of memory: decoding it takes about ", memory, " bytes");
+    detail::fail(ErrorKind::out_of_memory, name, ": out of memory: decoding it takes about ", memory, " bytes");
   }
 }
 
@@ -81,11 +81,11 @@ std::vector<std::byte> detail::read_image_file(const std::string& path) {
   require_end(path);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    detail::fail(path, ": expected an image, this is a folder");
+    detail::fail(ErrorKind::file_access, path, ": expected an image, this is a folder");
   }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) detail::fail(path, ": cannot open: ", std::strerror(errno == 0 ? EIO : errno));
+  if (!file) detail::fail(kind_of(errno), path, ": cannot open: ", std::strerror(errno == 0 ? EIO : errno));
 
   // The size is only a hint, with one byte more to meet the end by: a pipe has none.
   const std::uintmax_t stated = std::filesystem::file_size(path, ignored);
@@ -102,7 +102,7 @@ std::vector<std::byte> detail::read_image_file(const std::string& path) {
     file.read(reinterpret_cast<char*>(bytes.data() + count), static_cast<std::streamsize>(bytes.size() - count));
     count += static_cast<std::size_t>(file.gcount());
   }
-  if (file.bad()) detail::fail(path, ": cannot read: ", std::strerror(errno == 0 ? EIO : errno));
+  if (file.bad()) detail::fail(kind_of(errno), path, ": cannot read: ", std::strerror(errno == 0 ? EIO : errno));
   bytes.resize(count);
   return bytes;
 }

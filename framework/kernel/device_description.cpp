@@ -32,8 +32,8 @@ std::string version(int architecture) { return concat(architecture / 10, ".", ar
 
 DeviceDescription limited_to(int architecture, DeviceDescription gpu) {
   if (!gpu.device.is_cuda() || architecture > gpu.architecture) {
-    fail("architecture: expected a GPU of at least compute capability ", version(architecture), ", got ",
-         to_string(gpu.device), gpu.device.is_cuda() ? concat(" of ", version(gpu.architecture)) : "");
+    fail(ErrorKind::unsupported, "architecture: expected a GPU of at least compute capability ", version(architecture),
+         ", got ", to_string(gpu.device), gpu.device.is_cuda() ? concat(" of ", version(gpu.architecture)) : "");
   }
   gpu.architecture = architecture;
   gpu.wgmma = gpu.wgmma && architecture == 90;

@@ -23,13 +23,13 @@ void no_kernel(std::string_view problem, std::string_view asked, const std::stri
                const Preparation& preparation) {
   const Device device = preparation.device.device;
   if (device.is_cpu() && !row_of(preparation.precision).on_cpu) {
-    fail(problem, ": the CPU computes in fp32 and bf16; precision ", name(preparation.precision),
-         " needs a CUDA device");
+    fail(ErrorKind::unsupported, problem, ": the CPU computes in fp32 and bf16; precision ",
+         name(preparation.precision), " needs a CUDA device");
   }
   const std::string kernel = asked.empty() ? std::string("no kernel") : concat("algorithm ", asked);
-  fail(problem, ": ", kernel, " on ", device, asked.empty() ? " takes " : " does not take ", preparation.input().format,
-       " ", preparation.input().shape, " and ", asked.empty() ? "gives " : "give ", preparation.output().format, " ",
-       preparation.output().shape, " in ", name(preparation.precision),
+  fail(ErrorKind::unsupported, problem, ": ", kernel, " on ", device, asked.empty() ? " takes " : " does not take ",
+       preparation.input().format, " ", preparation.input().shape, " and ", asked.empty() ? "gives " : "give ",
+       preparation.output().format, " ", preparation.output().shape, " in ", name(preparation.precision),
        others.empty() ? std::string() : concat("; ", others, others.find(',') == std::string::npos ? " does" : " do"));
 }
 

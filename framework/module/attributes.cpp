@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 
 namespace lamina {
 namespace {
@@ -47,12 +48,9 @@ std::string to_string(const Attributes& attributes) {
 std::string to_string(Size2d size) { return detail::concat(size.height, 'x', size.width); }
 
 const Attribute* AttributeReader::find(std::string_view name) {
-  for (std::size_t i = 0; i < attributes_.size(); ++i) {
-    if (attributes_[i].first != name) continue;
-    used_[i] = true;
-    return &attributes_[i].second;
-  }
-  return nullptr;
+  if (std::ranges::find(asked_, name) == asked_.end()) asked_.emplace_back(name);
+  const auto found = std::ranges::find(attributes_, name, &Attributes::value_type::first);
+  return found == attributes_.end() ? nullptr : &found->second;
 }
 
 int AttributeReader::integer(std::string_view name, int fallback) {
@@ -143,8 +141,9 @@ Size2d AttributeReader::to_size(std::string_view name, const Attribute& attribut
 }
 
 void AttributeReader::finish() const {
-  for (std::size_t i = 0; i < used_.size(); ++i) {
-    if (!used_[i]) detail::fail("unknown attribute \"", attributes_[i].first, '"');
+  for (const auto& [name, value] : attributes_) {
+    if (std::ranges::find(asked_, name) == asked_.end())
+      detail::fail("unknown attribute ", detail::quote(name), detail::nearest_text(name, asked_));
   }
 }
 

@@ -36,7 +36,7 @@ LAMINA_API std::string to_string(Size2d size);
 /// names the attribute; so is, at `finish`, one that nobody asked for.
 class LAMINA_API AttributeReader {
  public:
-  explicit AttributeReader(const Attributes& attributes) : attributes_(attributes), used_(attributes.size()) {}
+  explicit AttributeReader(const Attributes& attributes) : attributes_(attributes) {}
 
   int integer(std::string_view name, int fallback);
   std::int64_t long_integer(std::string_view name, std::int64_t fallback);
@@ -52,7 +52,7 @@ class LAMINA_API AttributeReader {
   Size2d size(std::string_view name, Size2d fallback);
   /// One that must be there. Throws Error if it is not.
   Size2d size(std::string_view name);
-  /// Throws Error naming the attributes that were never read.
+  /// Throws Error naming an attribute that was never asked for, and those that were.
   void finish() const;
 
  private:
@@ -60,7 +60,7 @@ class LAMINA_API AttributeReader {
   Size2d to_size(std::string_view name, const Attribute& attribute) const;
 
   const Attributes& attributes_;
-  std::vector<bool> used_;
+  std::vector<std::string> asked_;
 };
 
 }  // namespace lamina

@@ -120,7 +120,9 @@ void Importer::add_inputs() {
   for (const int value : flat_.inputs) {
     const FlatValue& flat = flat_.values[static_cast<std::size_t>(value)];
     const ValueInfoProto& input = *declared.at(flat.name);
-    const auto refuse = [&](const auto&... parts) { fail(path_, ": input ", quote(flat.name), ": ", parts...); };
+    const auto refuse = [&](const auto&... parts) {
+      fail(ErrorKind::unsupported, path_, ": input ", quote(flat.name), ": ", parts...);
+    };
     if (input.kind != "tensor") refuse("expected a tensor, got ", input.kind.empty() ? "no type" : input.kind);
     const ElementType* type = find_element_type(input.data_type);
     if (type == nullptr || !type->dtype) refuse("Lamina has no element type ", element_type_name(input.data_type));
@@ -170,7 +172,8 @@ void Importer::add_node(const FlatNode& node) {
   } else {
     const bool microsoft = is_microsoft(node.domain, node.op);
     if (!microsoft && (node.version < oldest_opset || node.version > newest_opset))
-      fail(path_, ": ", node.name, ": expected opset ", oldest_opset, " to ", newest_opset, ", got ", node.version);
+      fail(ErrorKind::unsupported, path_, ": ", node.name, ": expected opset ", oldest_opset, " to ", newest_opset,
+           ", got ", node.version);
     try {
       microsoft ? from_microsoft(call) : modernise(call);
       if (!knows_(call.op)) {

@@ -58,7 +58,7 @@ void Refusals::finish(const std::string& path) const {
     text += concat(": ", row.count, row.count == 1 ? " node, " : " nodes, the first ", printable(row.first));
     text += why.empty() ? ": no such op" : concat(": ", why);
   }
-  fail(text);
+  fail(ErrorKind::unsupported, text);
 }
 
 }  // namespace lamina::detail::onnx

@@ -169,7 +169,8 @@ bool OnCpu::takes(const Preparation& p) const {
 
 std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
   if (!takes(p))
-    fail(op_, ": not supported on ", p.device.device, ", where no kernel finds or counts; compile for the CPU");
+    fail(ErrorKind::unsupported, op_, ": not supported on ", p.device.device,
+         ", where no kernel finds or counts; compile for the CPU");
   return make_operator(op_, {.workspace = workspace_}, run_);
 }
 

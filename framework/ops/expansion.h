@@ -122,6 +122,10 @@ class Expansion {
   [[noreturn]] void refuse(const Parts&... why) const {
     fail(op_, ": ", why...);
   }
+  template <class... Parts>
+  [[noreturn]] void lacks(const Parts&... what) const {
+    fail(ErrorKind::unsupported, op_, ": ", what..., " is not supported");
+  }
 
  private:
   Tensor constant(int i, std::string_view or_else) const;

@@ -1,6 +1,7 @@
 #include "lamina/ops/op.h"
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/ops/table.h"
 
 namespace lamina {
@@ -20,8 +21,10 @@ Attributes Constant::attributes() const {
 std::unique_ptr<Operator> Constant::prepare(const Preparation&) const { fail("Constant: computes nothing"); }
 
 Op::Op(std::string name, Attributes attributes) : name_(std::move(name)), attributes_(std::move(attributes)) {
-  if (detail::find_op(name_) == nullptr)
-    fail("there is no op ", name_, "; docs/inside/ops.md lists those that there are");
+  if (detail::find_op(name_) != nullptr) return;
+  std::vector<std::string> names;
+  for (const detail::OpRow& row : detail::all_ops()) names.emplace_back(row.name);
+  fail("there is no op ", detail::quote(name_), detail::nearest_text(name_, names), "; docs/inside/ops.md lists them");
 }
 
 Attributes Op::attributes() const { return attributes_; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 
 namespace lamina::detail {
 
@@ -18,6 +19,12 @@ std::vector<std::int64_t> row_major_strides(const Shape& shape) {
   for (std::size_t d = shape.rank(); d-- > 1;)
     strides[d - 1] = strides[d] * std::max<std::int64_t>(shape.extents()[d], 1);
   return strides;
+}
+
+void require_one_of(const Expansion& e, std::string_view what, const std::string& text,
+                    const std::vector<std::string>& names) {
+  if (std::ranges::find(names, text) == names.end())
+    e.refuse("there is no ", what, ' ', quote(text), nearest_text(text, names));
 }
 
 int to_int(const Expansion& e, std::int64_t value) {

@@ -29,14 +29,21 @@ std::vector<std::int64_t> row_major_strides(const Shape& shape);
 /// As a number of a layer's options. Throws Error if it does not fit.
 int to_int(const Expansion& e, std::int64_t value);
 
+/// Throws Error unless an attribute's text is one of the names.
+void require_one_of(const Expansion& e, std::string_view what, const std::string& text,
+                    const std::vector<std::string>& names);
+
 /// What an attribute's text stands for. Throws Error unless it is one of the `choices`.
 template <class T>
 T choice(const Expansion& e, std::string_view what, const std::string& wanted,
          std::initializer_list<std::pair<std::string_view, T>> choices) {
+  std::vector<std::string> names;
   for (const auto& [name, value] : choices) {
     if (name == wanted) return value;
+    names.emplace_back(name);
   }
-  e.refuse("there is no ", what, ' ', wanted);
+  require_one_of(e, what, wanted, names);
+  return {};
 }
 
 /// The node in f32, for what computes in nothing else. Throws Error unless it holds floats.

@@ -59,7 +59,7 @@ std::vector<StepTime> Plan::profile(std::span<const Tensor> inputs, int runs) {
     p.bind_inputs(inputs, p.images_of(inputs), nullptr);
     marks.mark(0);
     for (std::size_t i = 0; i < steps; ++i) {
-      p.steps[i].op->run(p.steps[i].inputs, p.steps[i].outputs, execution);
+      detail::at_node(p.steps[i].name, [&] { p.steps[i].op->run(p.steps[i].inputs, p.steps[i].outputs, execution); });
       marks.mark(i + 1);
     }
     if (p.options.device.is_cuda()) cuda::synchronize(p.options.device.index, nullptr);

@@ -69,14 +69,15 @@ std::vector<std::unique_ptr<Worker>> compile_all(const Graph& graph, const Compi
       workers.push_back(pending[i].get());
     } catch (const Error& error) {
       if (settings.size() == 1) throw;
-      fail(settings[i].device, ": ", error.what());
+      fail(error.kind(), settings[i].device, ": ", error.what());
     }
   }
   return workers;
 }
 
 std::exception_ptr error_of(const PoolAnswer& answer) try {
-  return std::make_exception_ptr(Error(answer.error));
+  if (answer.kind == ErrorKind::stopped) return std::make_exception_ptr(Stopped(answer.error));
+  return std::make_exception_ptr(Error(answer.error, answer.kind));
 } catch (const std::bad_alloc&) {
   return std::current_exception();
 }

@@ -32,15 +32,16 @@ struct PoolOptions {
 /// Thrown by `PlanPool::submit` if the queue is full.
 class LAMINA_API PoolFull : public Error {
  public:
-  using Error::Error;
+  explicit PoolFull(const std::string& what) : Error(what, ErrorKind::stopped) {}
 };
 
 /// The answer to a request.
 struct PoolAnswer {
-  std::vector<Tensor> outputs;  ///< on the host, for as many images as you gave; none if there is an error
-  std::string error;            ///< empty if there is none
-  Device device;                ///< the device that computed it
-  std::int64_t batch = 0;       ///< images that ran together
+  std::vector<Tensor> outputs;          ///< on the host, for as many images as you gave; none if there is an error
+  std::string error;                    ///< empty if there is none
+  ErrorKind kind = ErrorKind::invalid;  ///< of the error
+  Device device;                        ///< the device that computed it
+  std::int64_t batch = 0;               ///< images that ran together
   std::chrono::nanoseconds waited{0}, ran{0};
 };
 

@@ -6,8 +6,8 @@
 
 namespace lamina::detail {
 
-void refuse(Request& request, const std::string& error) {
-  request.done({.outputs = {}, .error = words_or_less([&] { return error; }), .device = {}});
+void refuse(Request& request, ErrorKind kind, const std::string& error) {
+  request.done({.outputs = {}, .error = words_or_less([&] { return error; }), .kind = kind, .device = {}});
 }
 
 void Queue::put(Request request) {
@@ -19,9 +19,9 @@ void Queue::put(Request request) {
     (void)room_.wait(lock, request.stop, [&] { return !usable() || fits(); });
     if (--putting_ == 0 && closed_) change_.notify_all();
   }
-  if (workers_ == 0 && !lost_.empty()) fail("pool: no device is left: ", lost_);
+  if (workers_ == 0 && !lost_.empty()) fail(ErrorKind::failed, "pool: no device is left: ", lost_);
   if (closed_) fail("pool: it is closed");
-  if (request.stop.stop_requested()) fail("pool: the request was stopped");
+  if (request.stop.stop_requested()) throw Stopped("pool: the request was stopped");
   if (!fits()) {
     throw PoolFull(concat("pool: ", images_, " images wait, ", request.images, " more would be over the limit of ",
                           limits_.waiting));
@@ -80,10 +80,10 @@ std::vector<Request> Queue::take() {
     if (something()) change_.notify_one();
     room_.notify_all();
     lock.unlock();
-    if (without_memory) refuse(*without_memory, "out of memory");
+    if (without_memory) refuse(*without_memory, ErrorKind::out_of_memory, "out of memory");
     std::erase_if(batch, [](Request& request) {
       if (!request.stop.stop_requested()) return false;
-      refuse(request, "pool: the request was stopped");
+      refuse(request, ErrorKind::stopped, "pool: the request was stopped");
       return true;
     });
     if (!batch.empty()) return batch;
@@ -103,7 +103,7 @@ void Queue::done(std::vector<Request> again) {
     }
     if (kept > 0 || closed_) change_.notify_all();
   }
-  for (; kept < again.size(); ++kept) refuse(again[kept], "out of memory");
+  for (; kept < again.size(); ++kept) refuse(again[kept], ErrorKind::out_of_memory, "out of memory");
 }
 
 void Queue::leave(const std::string& why) {
@@ -115,7 +115,7 @@ void Queue::leave(const std::string& why) {
   while (!again_.empty() || !requests_.empty()) {
     Request request = pop_one();
     lock.unlock();
-    refuse(request, error);
+    refuse(request, ErrorKind::failed, error);
     lock.lock();
   }
 }

@@ -32,7 +32,7 @@ std::string words_or_less(const Words& words) try {
 }
 
 /// Answers a request that was not computed.
-void refuse(Request& request, const std::string& error);
+void refuse(Request& request, ErrorKind kind, const std::string& error);
 
 /// The requests that wait for a plan. Workers enter once, take batches, say when each is done, and leave.
 class Queue {

@@ -26,19 +26,26 @@ Tensor host_tensor(const Plan& plan, std::size_t input) {
   return plan.options().device.is_cuda() ? Tensor::pinned(shape, dtype) : Tensor(shape, dtype);
 }
 
-/// Calls f; what it throws, in words.
+/// Calls f; what it throws, in words and its kind.
 template <class F>
-std::string error_of(const F& f) {
-  return words_or_less([&]() -> std::string {
+PoolAnswer failure_of(const F& f) {
+  PoolAnswer result;
+  result.kind = ErrorKind::failed;
+  result.error = words_or_less([&]() -> std::string {
     try {
       f();
       return {};
+    } catch (const Error& error) {
+      result.kind = error.kind();
+      return error.what();
     } catch (const std::bad_alloc&) {
+      result.kind = ErrorKind::out_of_memory;
       throw;
     } catch (const std::exception& error) {
       return error.what();
     }
   });
+  return result;
 }
 
 }  // namespace
@@ -107,7 +114,7 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
   std::vector<std::vector<Tensor>> outputs;
   std::vector<Request> again;
   const std::stop_token stop = batch.size() == 1 ? batch[0].stop : std::stop_token();  // others want their answers
-  const std::string error = error_of([&] {
+  const PoolAnswer failure = failure_of([&] {
     again.reserve(batch.size());
     outputs.resize(batch.size());
     const std::vector<Tensor> inputs = gathered(batch, images);
@@ -120,6 +127,7 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
       first = end;
     }
   });
+  const std::string& error = failure.error;
   failed_ = !error.empty() && !stop.stop_requested();
   if (error.empty()) {
     const std::scoped_lock lock(mutex_);
@@ -140,6 +148,7 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
       what = words_or_less([&] { return concat(what, "; before that ", request.failed); });
     request.done({.outputs = what.empty() ? std::move(outputs[i]) : std::vector<Tensor>(),
                   .error = std::move(what),
+                  .kind = failure.kind,
                   .device = report_.device,
                   .batch = images,
                   .waited = start - request.arrived,
@@ -150,13 +159,13 @@ std::vector<Request> Worker::answer(std::vector<Request> batch) {
 
 std::string Worker::why_lost() {
   if (!failed_) return {};
-  const std::string error = error_of([&] {
-    std::vector<Tensor> zeros;
-    const Plan& smallest = plans_.front();
-    for (std::size_t i = 0; i < staging_.size(); ++i)
-      zeros.push_back(Tensor::zeros(smallest.input_shapes()[i], smallest.input_dtypes()[i]));
-    (void)run(zeros, smallest.options().batch);
-  });
+  const std::string error = failure_of([&] {
+                              std::vector<Tensor> zeros;
+                              const Plan& smallest = plans_.front();
+                              for (std::size_t i = 0; i < staging_.size(); ++i)
+                                zeros.push_back(Tensor::zeros(smallest.input_shapes()[i], smallest.input_dtypes()[i]));
+                              (void)run(zeros, smallest.options().batch);
+                            }).error;
   if (error.empty()) return {};
   const std::scoped_lock lock(mutex_);
   report_.lost = words_or_less([&] { return concat(report_.device, ": ", error); });

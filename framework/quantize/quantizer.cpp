@@ -196,7 +196,11 @@ class Quantizer {
 
 Quantized quantize(const Model& model, std::span<const Tensor> samples, const QuantizeOptions& options) {
   if (!(options.max_error >= 0)) fail("quantize: expected a max_error of 0 or more, got ", options.max_error);
-  return detail::at_node("quantize", [&] { return Quantizer(model, samples, options).run(); });
+  try {
+    return Quantizer(model, samples, options).run();
+  } catch (const Error&) {  // what the caller's `progress` throws leaves as it is
+    detail::rethrow_at("quantize");
+  }
 }
 
 void require_quantizable(const Model& model, const std::filesystem::path& out) {

@@ -55,7 +55,8 @@ std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
   if (device.is_cuda())
     return {detail::device_allocate(device, size), [device](void* p) { detail::device_free(device, p); }};
   void* memory = ::operator new(size, alignment, std::nothrow);
-  if (memory == nullptr) detail::fail("out of memory: asked for ", bytes, " bytes on the CPU");
+  if (memory == nullptr)
+    detail::fail(ErrorKind::out_of_memory, "out of memory: asked for ", bytes, " bytes on the CPU");
   prefer_huge_pages(memory, size);
   return {memory, [size](void* p) {
             give_back(p, size);

@@ -81,8 +81,10 @@ void save_file(const std::filesystem::path& path, const Graph& graph, std::optio
   save_model(path, model_of(graph, preprocess, std::move(labels), std::move(metadata)));
 }
 
-/// The graph with an input f32 [N, 3, H, W] in place of one that takes photographs in another form.
-Graph for_photographs(const Graph& graph) {
+/// The graph with an input f32 [N, 3, H, W] in place of one that takes photographs in another form. Throws Error for a
+/// `preprocess`, which may be null, whose numbers that form does not take.
+Graph for_photographs(const Graph& graph, const Preprocess* preprocess) {
+  if (preprocess != nullptr) require_levels(graph, *preprocess);
   Graph copy = again(graph);
   take_photographs(copy);
   return copy;
@@ -123,7 +125,7 @@ ModelSource::ModelSource(nb::handle given) {
 
 Model ModelSource::load() const {
   if (path_.empty()) return load_model(bytes_);
-  return of_file(path_, [&] { return load_model(path_); });
+  return load_model(path_);
 }
 
 Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::vector<std::string> labels,
@@ -166,7 +168,8 @@ void bind_model(nb::module_& m) {
         return names;
       },
       nb::sig("def arch_names() -> list[str]"), "The ready-made networks that arch() knows.");
-  m.def("for_photographs", &for_photographs, nb::arg("graph"), nb::sig("def for_photographs(graph: Graph) -> Graph"));
+  m.def("for_photographs", &for_photographs, nb::arg("graph"), nb::arg("preprocess").none() = nb::none(),
+        nb::sig("def for_photographs(graph: Graph, preprocess: Preprocess | None = None) -> Graph"));
   m.def("as_input", &input_of, nb::arg("pictures"), nb::arg("graph"),
         nb::sig("def as_input(pictures: numpy.typing.NDArray[numpy.float32], graph: Graph) -> "
                 "numpy.typing.NDArray[typing.Any]"));

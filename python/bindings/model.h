@@ -18,7 +18,7 @@ class ModelSource {
  public:
   explicit ModelSource(nanobind::handle given);
 
-  /// Needs no GIL. Throws NoSuchFile where there is none.
+  /// Needs no GIL.
   Model load() const;
   /// What messages call it.
   std::string name() const { return path_.empty() ? "model in memory" : path_.string(); }

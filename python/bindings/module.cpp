@@ -2,8 +2,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <csignal>
 #include <cstdlib>
+#include <string>
 #include <typeinfo>
 #include <vector>
 
@@ -14,10 +16,10 @@
 #include "gil.h"
 #include "graph.h"
 #include "images/images.h"
-#include "lamina/base/error.h"
 #include "lamina/base/names.h"
 #include "lamina/base/process/forks.h"
 #include "lamina/base/version.h"
+#include "lamina/pool/plan_pool.h"
 #include "model.h"
 #include "not_finite.h"
 #include "options.h"
@@ -36,18 +38,33 @@ namespace lamina::python {
 
 namespace {
 
-PyObject* error_class = nullptr;
-PyObject* no_such_file_class = nullptr;
-PyObject* stopped_class = nullptr;
+/// `also`: what Python's own code would throw.
+struct Class {
+  ErrorKind kind;
+  const char *name, *also, *doc;
+};
+constexpr Class classes[] = {
+    {ErrorKind::out_of_memory, "OutOfMemory", "MemoryError", "The host or a device has not enough memory."},
+    {ErrorKind::stopped, "Stopped", nullptr,
+     "Work ended because its stop or its time said so; it may be asked for again."},
+    {ErrorKind::no_such_file, "NoSuchFile", "FileNotFoundError", "There is no file or folder of that name."},
+    {ErrorKind::file_access, "FileAccess", "OSError",
+     "A file that is there cannot be read, or a file cannot be written."},
+    {ErrorKind::unsupported, "Unsupported", "NotImplementedError", "Not by this build, on this device, or by Lamina."},
+    {ErrorKind::failed, "Failed", "RuntimeError", "A device or its driver failed."}};
+
+// Borrowed from the module; by ErrorKind, of what has no class of its own Error's.
+std::array<PyObject*, 8> class_of = {};
+PyObject* pool_full = nullptr;
 
 /// A file's name need not be UTF-8, and is shown escaped then. `inputs` are those whose values have to be known.
-void raise(PyObject* kind, const Error& error, const std::vector<std::string>& inputs = {}) {
+void raise(nb::handle kind, const Error& error, const std::vector<std::string>& inputs = {}) {
   const std::string text = in_pythons_words(error.what());
   const nb::object message =
       nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
-  const nb::object raised = nb::borrow(kind)(message);
+  const nb::object raised = kind(message);
   if (!inputs.empty()) raised.attr("inputs") = nb::tuple(nb::cast(inputs));
-  PyErr_SetObject(kind, raised.ptr());
+  PyErr_SetObject(kind.ptr(), raised.ptr());
 }
 
 /// Nothing but Error and TypeError leaves for what a caller got wrong.
@@ -55,16 +72,37 @@ void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const UnboundInputs& e) {
-    raise(error_class, e, e.names);
-  } catch (const NoSuchFile& e) {
-    raise(no_such_file_class, e);
-  } catch (const Stopped& e) {
-    raise(stopped_class, e);
+    raise(error_class(e.kind()), e, e.names);
+  } catch (const PoolFull& e) {
+    raise(pool_full, e);
   } catch (const Error& e) {
-    raise(error_class, e);
+    raise(error_class(e.kind()), e);
   } catch (const std::bad_cast&) {
     PyErr_SetString(PyExc_TypeError, "expected another type of argument");
   }
+}
+
+PyObject* make(nb::module_& m, const char* name, const nb::tuple& bases, const char* doc) {
+  const nb::module_ builtins = nb::module_::import_("builtins");
+  const nb::object made = builtins.attr("type")(name, bases, nb::dict());
+  made.attr("__module__") = m.attr("__name__");
+  made.attr("__doc__") = doc;
+  m.attr(name) = made;
+  return made.ptr();
+}
+
+void bind_errors(nb::module_& m) {
+  const nb::handle error =
+      make(m, "Error", nb::make_tuple(nb::borrow(PyExc_ValueError)),
+           "What Lamina reports: the message says the place, what was expected and what was found.");
+  class_of.fill(error.ptr());
+  const nb::module_ builtins = nb::module_::import_("builtins");
+  for (const auto& [kind, name, also, doc] : classes) {
+    const nb::tuple bases = also == nullptr ? nb::make_tuple(error) : nb::make_tuple(error, builtins.attr(also));
+    class_of[static_cast<std::size_t>(kind)] = make(m, name, bases, doc);
+  }
+  pool_full = make(m, "PoolFull", nb::make_tuple(error), "As many images wait as may.");
+  nb::register_exception_translator(&translate, nullptr);
 }
 
 #ifdef LAMINA_COMMAND
@@ -83,6 +121,8 @@ void run_command(const nb::list& arguments) {
 
 }  // namespace
 
+nb::handle error_class(ErrorKind kind) { return class_of[static_cast<std::size_t>(kind)]; }
+
 NB_MODULE(_core, m) {
   // All modules of a process share one pointer to the interpreter's tables, and by now it is this interpreter's.
   static nb::detail::nb_internals* of_main = nullptr;
@@ -95,20 +135,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // a daemon thread may well have a plan when the interpreter ends
   (void)lamina::detail::fork_generation();
   watch_for_the_end();
-  nb::exception<Error> error(m, "Error", PyExc_ValueError);
-  error.attr("__doc__") = "What Lamina reports: the message says the place, what was expected and what was found.";
-  error_class = error.ptr();
-  nb::exception<Stopped> stopped(m, "Stopped", error);
-  stopped.attr("__doc__") = "Work ended because its stop or its time said so; it may be asked for again.";
-  stopped_class = stopped.ptr();
-  const nb::object no_such_file =
-      nb::module_::import_("builtins")
-          .attr("type")("NoSuchFile", nb::make_tuple(error, nb::borrow(PyExc_FileNotFoundError)), nb::dict());
-  no_such_file.attr("__module__") = m.attr("__name__");
-  no_such_file.attr("__doc__") = "There is no file of that name.";
-  m.attr("NoSuchFile") = no_such_file;
-  no_such_file_class = no_such_file.ptr();
-  nb::register_exception_translator(&translate, nullptr);
+  bind_errors(m);
   bind_device(m);
   bind_not_finite(m);
   m.def(
@@ -123,7 +150,7 @@ NB_MODULE(_core, m) {
   bind_plan(m);
   bind_graph(m);
   bind_model(m);
-  bind_pool(m, error);
+  bind_pool(m);
 #ifdef LAMINA_DETECT
   bind_detect(m);
 #endif

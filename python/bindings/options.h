@@ -29,26 +29,11 @@ T as(nb::handle value, std::string_view what, std::string_view type) {
   throw nb::type_error(detail::concat(what, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
 }
 
-/// There is no file of that name: in Python a FileNotFoundError too.
-class NoSuchFile : public Error {
- public:
-  using Error::Error;
-};
-
-/// What the work on a file returns; its Error is a NoSuchFile where there is none.
-template <class Work>
-auto of_file(const std::filesystem::path& path, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    std::error_code ignored;
-    if (!path.empty() && !std::filesystem::exists(path, ignored)) throw NoSuchFile(error.what());
-    throw;
-  }
-}
-
 /// A message in which "OpenOptions::key", as the library says it, is "key" here.
 std::string in_pythons_words(std::string text);
+
+/// Python's class of Errors of that kind.
+nb::handle error_class(ErrorKind kind);
 
 /// The options of a compilation from keyword arguments: the fields of CompileOptions by their names, the device that of
 /// the description, or "auto", if it is not given. `preprocess`, which may be null, is what photos=True means. Throws

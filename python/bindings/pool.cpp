@@ -28,8 +28,7 @@ struct Pending {
   void answer(const Plan& plan, PoolAnswer answer) {
     if (!nb::cast<bool>(future.attr("set_running_or_notify_cancel")())) return;
     if (!answer.error.empty()) {
-      const nb::object error = nb::module_::import_("lamina").attr("Error");
-      future.attr("set_exception")(error(in_pythons_words(answer.error)));
+      future.attr("set_exception")(error_class(answer.kind)(in_pythons_words(answer.error)));
       return;
     }
     try {
@@ -122,9 +121,7 @@ std::unique_ptr<PyPool> make_pool(const Graph& graph, const Preprocess* preproce
 
 }  // namespace
 
-void bind_pool(nb::module_& m, nb::handle error) {
-  nb::exception<PoolFull> full(m, "PoolFull", error);
-  full.attr("__doc__") = "As many images wait as may.";
+void bind_pool(nb::module_& m) {
   nb::class_<PoolWorker>(m, "PoolWorker", "What a plan of the pool has done.")
       .def_prop_ro("device", [](const PoolWorker& self) { return to_string(self.device); })
       .def_ro("batches", &PoolWorker::batches)

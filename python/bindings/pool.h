@@ -5,6 +5,6 @@
 namespace lamina::python {
 
 /// Plans of several devices behind one queue. `error` is lamina.Error.
-void bind_pool(nanobind::module_& m, nanobind::handle error);
+void bind_pool(nanobind::module_& m);
 
 }  // namespace lamina::python

@@ -19,8 +19,8 @@ if not getattr(_sys, "_is_gil_enabled", lambda: True)():
                       "with PYTHON_GIL=1, or -X gil=1")
 _signatures.describe(_core)
 
-from ._core import (DeviceDescription, Error, Graph, NoSuchFile, NotFiniteWarning, Plan, PlanMemory, PoolFull, PoolWorker, Preprocess,
-                    Stop, Stopped, Tensor, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
+from ._core import (DeviceDescription, Error, Failed, FileAccess, Graph, NoSuchFile, NotFiniteWarning, OutOfMemory, Plan, PlanMemory,
+                    PoolFull, PoolWorker, Preprocess, Stop, Stopped, Tensor, Unsupported, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._detect import Detected, Detection, Detections, Detector
 from ._model import Model, arch, imagenet_labels, load
@@ -36,11 +36,12 @@ Stop.__doc__ = """What ends runs that were given it, from another thread. It sta
     threading.Timer(0.2, stop.request).start()
     y = model(x, stop=stop)          # or plan(x, stop=stop): lamina.Stopped once it is requested, before the next step
 """
-Error.__module__ = NoSuchFile.__module__ = Stopped.__module__ = PoolFull.__module__ = __name__
+for _kind in (Error, Failed, FileAccess, NoSuchFile, OutOfMemory, PoolFull, Stopped, Unsupported):
+    _kind.__module__ = __name__
 
 __all__ = [
-    "Classified", "CompileOptions", "Detected", "Detection", "Detections", "Detector", "DeviceDescription", "Error", "Graph", "Model", "NoSuchFile", "NotFiniteWarning", "Plan",
-    "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Stop", "Stopped", "Tensor", "Value", "arch", "arch_names", "best_device",
+    "Classified", "CompileOptions", "Detected", "Detection", "Detections", "Detector", "DeviceDescription", "Error", "Failed", "FileAccess", "Graph", "Model", "NoSuchFile", "NotFiniteWarning",
+    "OutOfMemory", "Plan", "PlanMemory", "Pool", "PoolFull", "PoolWorker", "Preprocess", "Quantized", "QuantizedLayer", "Stop", "Stopped", "Tensor", "Unsupported", "Value", "arch", "arch_names", "best_device",
     "caffe_imagenet", "cuda_device_count", "cuda_unavailable_reason", "describe", "imagenet_labels", "jpeg_decoder",
     "letterbox", "load", "preprocess", "quantize", "read_image", "resize_and_crop", "torchvision_imagenet", "version"
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from . import _core
-from ._core import Error, Stop, nearest_text
+from ._core import Error, Stop, Unsupported, nearest_text
 from ._html import Bar, table
 from ._network import Network
 from ._photos import Photo, Picture, Pixels, is_one, listed
@@ -105,7 +105,7 @@ class Detector:
                  **options: Unpack[CompileOptions]) -> None:
         make = getattr(_core, "make_detector", None)
         if make is None:
-            raise Error("detector: this Lamina was built without them (LAMINA_DETECT=OFF)")
+            raise Unsupported("detector: this Lamina was built without them (LAMINA_DETECT=OFF)")
         given = source if isinstance(source, Network) else file_of(source)
         self._made = given, device, {"size": size, "labels": list(labels), **options}
         self._detector = make(given, device, size, list(labels), **options)

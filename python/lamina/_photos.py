@@ -206,7 +206,7 @@ def preprocess_of(model: Network, what: str = "classify") -> Preprocess:
         raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "
                     "lamina.torchvision_imagenet()")
     height, width = model.preprocess.crop, model.preprocess.width
-    shapes = _core.for_photographs(model.graph).input_shapes if len(model.input_shapes) == 1 else ()
+    shapes = _core.for_photographs(model.graph, model.preprocess).input_shapes if len(model.input_shapes) == 1 else ()
     wanted = ((3, "?"), (height, "?"), (width, "?"))
     if not shapes or len(shapes[0]) != 4 or any(e not in w for e, w in zip(shapes[0][1:], wanted)):
         raise Error(f"{what}: expected a model with one input [N, 3, {height}, {width}] for its photographs, got {model.input_shapes}")

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from . import _core
-from ._core import Error
+from ._core import Error, Unsupported
 from ._model import Model, load
 from ._network import Network, is_open
 from ._photos import Photo, Pixels, listed, preprocess_of
@@ -66,7 +66,7 @@ def quantize(model: Network | str | os.PathLike[str], photos: Photo | Iterable[P
     """
     make = getattr(_core, "quantize", None)
     if make is None:
-        raise Error("quantize: this Lamina was built without it (LAMINA_QUANTIZE=OFF)")
+        raise Unsupported("quantize: this Lamina was built without it (LAMINA_QUANTIZE=OFF)")
     if not isinstance(model, Network):
         model = load(model)
     _core.require_quantizable(model.graph, model.labels, out or "")  # what cannot be is said before a photograph is read

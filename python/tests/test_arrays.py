@@ -237,3 +237,15 @@ def test_photographs_are_bytes(digits, photos, x):
     expected = digits.compile(device="cpu", batch=1)(lamina.preprocess(photos / "7.png", digits.preprocess))
     assert np.array_equal(plan(pixels[None]), expected)
     refused("expected u8", lambda: plan(x))
+
+
+def test_errors_have_kinds(digits, tmp_path):
+    for kind, python in ((lamina.OutOfMemory, MemoryError), (lamina.FileAccess, OSError), (lamina.Failed, RuntimeError),
+                         (lamina.Unsupported, NotImplementedError), (lamina.Stopped, ValueError)):
+        assert issubclass(kind, lamina.Error) and issubclass(kind, python) and kind.__module__ == "lamina"
+    with pytest.raises(lamina.FileAccess, match="cannot read"):
+        lamina.load(tmp_path)
+    with pytest.raises(lamina.NoSuchFile, match="there is no folder"):
+        digits.save(tmp_path / "nowhere" / "m.safetensors")
+    with pytest.raises(lamina.Unsupported, match="fp16 needs a CUDA device"):
+        digits.compile(device="cpu", precision="fp16")

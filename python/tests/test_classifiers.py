@@ -164,6 +164,16 @@ def test_a_filter_that_is_another_is_said(tmp_path):
     assert model.preprocess.crop == 8 and len(model.classify(PHOTO, threads=1)) == 3
 
 
+def test_an_input_of_bytes_takes_levels_only(tmp_path):
+    written(tmp_path / "net.onnx", ["n", 8, 8, 3], "uint8", [], 3)
+    model = lamina.load(tmp_path / "net.onnx")
+    model.preprocess = usual = lamina.torchvision_imagenet().replace(resize=8, crop=8)
+    with pytest.raises(lamina.Error, match="takes whole numbers, u8"):
+        model.classify(PHOTO)
+    model.preprocess = usual.replace(mean=0, std=1, divisor=1)
+    assert len(model.classify(PHOTO, threads=1)) == 3
+
+
 def test_the_command_reads_the_same_notes(tmp_path):
     written(tmp_path / "net.onnx", ["n", 8, 8, 3], "float32", [("Sigmoid",)], 3, **metadata(names="['a', 'b', 'c']", mean="0", std="1"))
     (tmp_path / "photo.ppm").write_bytes(b"P6 40 24 255\n" + PHOTO.tobytes())

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+#include <new>
+#include <stdexcept>
+
 #include "lamina/base/text_table.h"
 #include "lamina/tensor/format.h"
 #include "lamina/tensor/shape.h"
@@ -30,6 +34,34 @@ TEST(Concat, TheLocaleOfTheProgramHasNoSay) {
   detail::TextTable table({"name", "count"});
   table.add({"a", "1234"});
   EXPECT_EQ(table.to_string(), "name  count\n----  -----\na      1234\n");
+}
+
+/// What at_node makes of it: the kind, the words, and the words of what is kept within.
+template <class Thrown>
+std::string at_nodes(const Thrown& thrown) {
+  try {
+    detail::at_node("outer", [&] { detail::at_node("inner", [&] { throw thrown; }); });
+  } catch (const Error& error) {
+    const std::string said = detail::concat(static_cast<int>(error.kind()), ' ', error.what());
+    try {
+      std::rethrow_if_nested(error);
+      return said;
+    } catch (const std::exception& kept) {
+      return detail::concat(said, " <- ", kept.what());
+    }
+  }
+  return "no Error";
+}
+
+TEST(AtNode, NamesWhatIsThrownAndKeepsItsKind) {
+  EXPECT_EQ(at_nodes(Error("wrong")), "1 outer: inner: wrong");
+  EXPECT_EQ(at_nodes(Error("none", ErrorKind::no_such_file)), "4 outer: inner: none");
+  EXPECT_EQ(at_nodes(std::bad_alloc()), "2 outer: inner: out of memory");
+  EXPECT_EQ(at_nodes(std::out_of_range("at\x1b(7)")), "7 outer: inner: at\\x1b(7) <- at\x1b(7)");
+  const auto stop = [] { throw Stopped("run: stopped"); };
+  EXPECT_THROW(detail::at_node("node", stop), Stopped);
+  const auto ask = [] { throw UnboundInputs("unknown", {"x"}); };
+  EXPECT_THROW(detail::at_node("node", ask), UnboundInputs);
 }
 
 }  // namespace

@@ -18,9 +18,12 @@ static int print_abi(void) {
   FIELD(lamina_port, dtype);
   SIZE(lamina_compile_options);
   FIELD(lamina_compile_options, size), FIELD(lamina_compile_options, batch), FIELD(lamina_compile_options, device);
-  FIELD(lamina_compile_options, precision), FIELD(lamina_compile_options, input_format), FIELD(lamina_compile_options, output_format);
-  FIELD(lamina_compile_options, input_shapes), FIELD(lamina_compile_options, input_shape_count), FIELD(lamina_compile_options, threads);
-  FIELD(lamina_compile_options, batch_invariant), FIELD(lamina_compile_options, constants), FIELD(lamina_compile_options, constant_names);
+  FIELD(lamina_compile_options, precision), FIELD(lamina_compile_options, input_format),
+      FIELD(lamina_compile_options, output_format);
+  FIELD(lamina_compile_options, input_shapes), FIELD(lamina_compile_options, input_shape_count),
+      FIELD(lamina_compile_options, threads);
+  FIELD(lamina_compile_options, batch_invariant), FIELD(lamina_compile_options, constants),
+      FIELD(lamina_compile_options, constant_names);
   FIELD(lamina_compile_options, constant_count), FIELD(lamina_compile_options, outputs);
   FIELD(lamina_compile_options, output_count);
   SIZE(lamina_memory);
@@ -48,7 +51,8 @@ static int print_abi(void) {
   FIELD(lamina_detections, found), FIELD(lamina_detections, count), FIELD(lamina_detections, width);
   FIELD(lamina_detections, height), FIELD(lamina_detections, candidates), FIELD(lamina_detections, left_out);
   FIELD(lamina_detections, network_ms);
-  printf("statuses %d %d %d %d\n", LAMINA_OK, LAMINA_ERROR, LAMINA_OUT_OF_MEMORY, LAMINA_STOPPED);
+  printf("statuses %d %d %d %d %d %d %d %d\n", LAMINA_OK, LAMINA_ERROR, LAMINA_OUT_OF_MEMORY, LAMINA_STOPPED,
+         LAMINA_NO_SUCH_FILE, LAMINA_FILE_ACCESS, LAMINA_UNSUPPORTED, LAMINA_FAILED);
   printf("dtypes %d..%d formats %d..%d\n", LAMINA_BOOL, LAMINA_F64, LAMINA_RGB, LAMINA_NV12);
   return 0;
 }
@@ -79,7 +83,7 @@ static void test_photo(const lamina_model* model, const char* path) {
   EXPECT(memcmp(input, again, sizeof input) == 0);
   EXPECT_FAILS(lamina_photo_decode(model, bytes, size / 2, again, PIXELS), "photo");
   EXPECT_FAILS(lamina_photo_read(model, path, again, PIXELS - 1), "3071");
-  EXPECT_FAILS(lamina_photo_read(model, "missing.png", again, PIXELS), "missing.png");
+  EXPECT_STATUS(LAMINA_NO_SUCH_FILE, lamina_photo_read(model, "missing.png", again, PIXELS), "missing.png");
 
   static uint8_t grey[2 * SIDE * SIDE]; /* every other byte is of nobody's */
   lamina_picture picture = {.data = grey, .stride = 2 * SIDE, .width = SIDE, .height = SIDE, .format = LAMINA_GRAY};
@@ -156,7 +160,8 @@ static void test_run(const lamina_model* model) {
 static void test_refusals(const lamina_model* model) {
   lamina_model* other = NULL;
   lamina_plan* plan = NULL;
-  EXPECT_FAILS(lamina_model_load("missing.onnx", &other), "missing.onnx");
+  EXPECT_STATUS(LAMINA_NO_SUCH_FILE, lamina_model_load("missing.onnx", &other), "missing.onnx");
+  EXPECT_STATUS(LAMINA_FILE_ACCESS, lamina_model_load("/", &other), "cannot read /");
   EXPECT_FAILS(lamina_model_load(NULL, &other), "path: expected a pointer, got NULL");
   EXPECT_FAILS(lamina_model_load("a.onnx", NULL), "model: expected a pointer, got NULL");
   EXPECT_FAILS(lamina_model_load_network("resnet19", 0, "a.pth", &other), "resnet19");
@@ -168,6 +173,9 @@ static void test_refusals(const lamina_model* model) {
   options.device = "gpu";
   EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "gpu");
   options.device = "cpu";
+  options.precision = "fp16";
+  EXPECT_STATUS(LAMINA_UNSUPPORTED, lamina_model_compile(model, &options, &plan), "precision fp16 needs a CUDA device");
+  options.precision = NULL;
   const lamina_port shape = {.name = "nobody", .shape = {1}, .rank = 1};
   options.input_shapes = &shape;
   options.input_shape_count = 1;

@@ -19,11 +19,12 @@
   } while (0)
 
 /* That a call fails with a text that has these words in it. */
-#define EXPECT_FAILS(call, words)                       \
+#define EXPECT_STATUS(status, call, words)              \
   do {                                                  \
-    EXPECT((call) == LAMINA_ERROR);                     \
+    EXPECT((call) == (status));                         \
     EXPECT(strstr(lamina_last_error(), words) != NULL); \
   } while (0)
+#define EXPECT_FAILS(call, words) EXPECT_STATUS(LAMINA_ERROR, call, words)
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, CLASSES = 10 };
 

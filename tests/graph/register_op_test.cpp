@@ -113,6 +113,46 @@ TEST(RegisterOp, ALayerThatPreparesNothingIsNamed) {
   expect_error([&] { (void)g.compile(); }, {"none: test.unprepared: ", "expected an operator", "got null"});
 }
 
+TEST(RegisterOp, WhatALayerThrowsIsAnErrorInItsNode) {
+  auto meddler = std::make_shared<Meddler>();
+  Graph g;
+  const Value x = g.input("input", {batch, 2});
+  g.output(g.add("mine", meddler, {&x, 1}));
+  Plan plan = g.compile({.threads = 1});
+  const auto kind_of_run = [&] {
+    try {
+      (void)plan.run(Tensor::zeros({1, 2}));
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string_view(error.what()).substr(0, 6), "mine: ") << error.what();
+      return error.kind();
+    }
+    return ErrorKind::stopped;
+  };
+  meddler->meanwhile = [](const Tensor&) { (void)std::vector<int>().at(1); };
+  EXPECT_EQ(kind_of_run(), ErrorKind::failed);
+  try {
+    (void)plan.profile(std::vector<Tensor>{Tensor::zeros({1, 2})}, 1);
+    ADD_FAILURE() << "expected an Error";
+  } catch (const Error& error) {
+    EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
+  }
+  meddler->meanwhile = [](const Tensor&) { throw std::bad_alloc(); };
+  EXPECT_EQ(kind_of_run(), ErrorKind::out_of_memory);
+
+  struct Picky : Meddler {
+    bool takes(const Preparation&) const override { throw std::logic_error("picky"); }
+  };
+  struct Broken : Meddler {
+    std::unique_ptr<Operator> prepare(const Preparation&) const override { throw std::logic_error("broken"); }
+  };
+  for (const bool picky : {false, true}) {
+    Graph other;
+    const Value y = other.input("input", {batch, 2});
+    other.output(picky ? other.add("mine", Picky(), y) : other.add("mine", Broken(), y));
+    expect_error([&] { (void)other.compile(); }, {picky ? "mine: picky" : "mine: broken"});
+  }
+}
+
 TEST(RegisterOp, WhatIsNotRegisteredIsNamed) {
   const TemporaryDirectory dir;
   shifting("test.unknown").save(dir / "m");

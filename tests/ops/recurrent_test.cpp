@@ -151,10 +151,8 @@ std::vector<Tensor> in_codes(const Node& node, bool rows_apart, DType type) {
           static_cast<std::int32_t>(std::lround(values[j] / scale_of(row_of(j))) + zero);
     }
     operands[i] = codes.to(type);
-    behind.push_back(scales);
-    behind.push_back(
-        Tensor::from(std::vector<std::int64_t>(static_cast<std::size_t>(scales.numel()), zero), scales.shape())
-            .to(type));
+    const std::vector<std::int64_t> zeros(static_cast<std::size_t>(scales.numel()), zero);
+    behind.insert(behind.end(), {scales, Tensor::from(zeros, scales.shape()).to(type)});
   }
   operands.insert(operands.end(), behind.begin(), behind.end());
   return operands;
@@ -168,13 +166,16 @@ TEST(RecurrentOps, RefusesInWordsOfTheOp) {
     attributes.emplace_back(attribute, std::move(value));
     return refusal(Op(node.op, attributes), node.operands, {0});
   };
-  EXPECT_EQ(with(lstm, "activations", std::string("Affine,Tanh,Tanh")), "LSTM: there is no activation of cells Affine");
+  const auto none = with(lstm, "activations", std::string("Affine,Tanh,Tanh"));
+  EXPECT_EQ(none, "LSTM: there is no activation of cells \"Affine\"; nearest: \"Tanh\", \"Relu\", \"Sigmoid\"");
   EXPECT_EQ(with(lstm, "activations", std::string("Tanh")), "LSTM: expected 3 activations, got Tanh");
-  EXPECT_EQ(with(lstm, "direction", std::string("sideways")), "LSTM: there is no direction sideways");
+  EXPECT_EQ(with(lstm, "direction", std::string("sideways")),
+            "LSTM: there is no direction \"sideways\"; nearest: \"forward\", \"reverse\", \"bidirectional\"");
   EXPECT_EQ(with(lstm, "clip", -1.0), "LSTM: expected a clip above 0, got -1");
   EXPECT_EQ(with(lstm, "output", number(3)), "LSTM: there is no output 3");
   EXPECT_EQ(with(gru, "output", number(2)), "GRU: there is no output 2");
-  EXPECT_EQ(with(gru, "input_forget", number(1)), "unknown attribute \"input_forget\"");
+  EXPECT_EQ(with(gru, "input_forget", number(1)),
+            "unknown attribute \"input_forget\"; nearest: \"output\", \"direction\", \"layout\"");
   EXPECT_EQ(with(gru, "hidden_size", number(7)),
             "GRU: expected [directions, gates * units, units] as operand 3, got [2, 15, 5]");
   const auto without = [](const Node& node, std::size_t i, const Tensor& operand) {

@@ -116,7 +116,7 @@ TEST(PlanPool, StoppedRequestsAreNotComputed) {
   EXPECT_NO_THROW((void)alone.get());
   EXPECT_NO_THROW((void)running.get());
   pool.close();
-  expect_error([&] { (void)stopped.get(); }, {"stopped"});
+  EXPECT_THROW((void)stopped.get(), Stopped);
   EXPECT_EQ(pool.workers()[0].images, 3);
 }
 

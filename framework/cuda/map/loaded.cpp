@@ -28,7 +28,8 @@ void require(CUresult status, const char* log = "") {
   if (status == CUDA_SUCCESS) return;
   const char* words = "no words for it";
   (void)LAMINA_DRIVER(cuGetErrorString)(status, &words);
-  detail::fail("the driver does not compile a generated kernel: ", words, *log == 0 ? "" : ": ", log);
+  detail::fail(ErrorKind::failed, "the driver does not compile a generated kernel: ", words, *log == 0 ? "" : ": ",
+               log);
 }
 
 /// As many compile at once as there are processors.

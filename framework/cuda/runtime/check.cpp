@@ -13,7 +13,8 @@ void check(cudaError_t status, std::source_location where) {
   (void)cudaGetLastError();
   std::string_view file = where.file_name();
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  detail::fail("CUDA: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ") at ", file, ':', where.line());
+  detail::fail(status == cudaErrorMemoryAllocation ? ErrorKind::out_of_memory : ErrorKind::failed,
+               "CUDA: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ") at ", file, ':', where.line());
 }
 
 void check_launch(std::source_location where) { check(cudaGetLastError(), where); }

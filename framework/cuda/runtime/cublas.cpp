@@ -41,7 +41,8 @@ std::vector<std::string> candidates() {
 template <class Function>
 void resolve(void* handle, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(handle, name));
-  if (function == nullptr) detail::fail("cuBLAS: the library found has no ", name, "; Lamina needs cuBLAS 12 or 13");
+  if (function == nullptr)
+    detail::fail(ErrorKind::unsupported, "cuBLAS: the library found has no ", name, "; Lamina needs cuBLAS 12 or 13");
 }
 
 Library open_library() {
@@ -62,7 +63,8 @@ Library open_library() {
     resolve(handle, "cublasGetStatusString", library.status_string);
     return library;
   }
-  detail::fail("algorithm im2col needs cuBLAS, which cannot be loaded: install the CUDA toolkit's cuBLAS, or name its ",
+  detail::fail(ErrorKind::unsupported,
+               "algorithm im2col needs cuBLAS, which cannot be loaded: install the CUDA toolkit's cuBLAS, or name its ",
                "libcublas.so in LAMINA_CUBLAS (", tried, ')');
 }
 
@@ -72,7 +74,8 @@ const Library& library() {
 }
 
 void check_cublas(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) detail::fail("cuBLAS: ", what, " failed: ", library().status_string(status));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    detail::fail(ErrorKind::failed, "cuBLAS: ", what, " failed: ", library().status_string(status));
 }
 
 cudaDataType_t type_of(DType dtype) {

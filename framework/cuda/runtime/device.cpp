@@ -167,8 +167,9 @@ std::string cuda_unavailable_reason() { return cuda_device_count() > 0 ? "" : cu
 void require_cuda_device(int index) {
   const int count = cuda_device_count();
   if (index >= 0 && index < count) return;
-  if (count == 0) fail("cuda:", index, " cannot be used: ", cuda::devices().reason);
-  if (index >= 0 && index < cuda::devices().visible) fail("cuda:", index, " cannot be used: ", cuda::devices().reason);
+  if (count == 0) fail(ErrorKind::unsupported, "cuda:", index, " cannot be used: ", cuda::devices().reason);
+  if (index >= 0 && index < cuda::devices().visible)
+    fail(ErrorKind::unsupported, "cuda:", index, " cannot be used: ", cuda::devices().reason);
   fail("cuda:", index, " does not exist: this host has ", count,
        count == 1 ? " device, cuda:0" : " devices, from cuda:0");
 }
@@ -200,8 +201,8 @@ void* device_allocate(Device device, std::size_t bytes) {
     std::size_t free = 0;
     std::size_t total = 0;
     cuda::check(cudaMemGetInfo(&free, &total));
-    fail(device, ": out of memory: asked for ", bytes, " bytes (", cuda::megabytes(bytes), "), free are ", free,
-         " bytes (", cuda::megabytes(free), " of ", cuda::megabytes(total), ')');
+    fail(ErrorKind::out_of_memory, device, ": out of memory: asked for ", bytes, " bytes (", cuda::megabytes(bytes),
+         "), free are ", free, " bytes (", cuda::megabytes(free), " of ", cuda::megabytes(total), ')');
   }
   cuda::check(status);
   return pointer;

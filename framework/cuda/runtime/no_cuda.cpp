@@ -14,7 +14,9 @@ namespace {
 
 constexpr const char* reason = "this build of Lamina has no CUDA support (configure with -DLAMINA_CUDA=ON)";
 
-[[noreturn]] void refuse(int device) { fail(Device::cuda(device), " cannot be used: ", reason); }
+[[noreturn]] void refuse(int device) {
+  fail(ErrorKind::unsupported, Device::cuda(device), " cannot be used: ", reason);
+}
 
 }  // namespace
 
@@ -33,7 +35,7 @@ void device_free(Device, void*) noexcept {}
 std::shared_ptr<void> allocate_pinned(std::size_t) { refuse(0); }
 
 void copy_bytes(void*, Device to, const void*, Device from, std::size_t) {
-  fail("cannot copy from ", from, " to ", to, ": ", reason);
+  fail(ErrorKind::unsupported, "cannot copy from ", from, " to ", to, ": ", reason);
 }
 
 }  // namespace lamina::detail

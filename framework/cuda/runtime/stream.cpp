@@ -33,7 +33,7 @@ void* allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
   if (const cudaError_t status = cudaMallocHost(&memory, bytes); status != cudaSuccess) {
     (void)cudaGetLastError();
-    detail::fail("cannot pin ", bytes, " bytes of host memory: ", cudaGetErrorString(status));
+    detail::fail(ErrorKind::out_of_memory, "cannot pin ", bytes, " bytes of host memory: ", cudaGetErrorString(status));
   }
   return memory;
 }

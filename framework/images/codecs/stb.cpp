@@ -144,7 +144,8 @@ std::string encode(Encoder* encoder, const Image& image, int setting) {
     static_cast<std::string*>(context)->append(static_cast<const char*>(data), static_cast<std::size_t>(count));
   };
   if (encoder(append, &encoded, image.width, image.height, 3, image.rgb.data(), setting) == 0)
-    fail("cannot encode an image of ", image.width, " x ", image.height, " pixels: out of memory");
+    fail(ErrorKind::out_of_memory, "cannot encode an image of ", image.width, " x ", image.height,
+         " pixels: out of memory");
   return encoded;
 }
 

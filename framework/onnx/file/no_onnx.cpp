@@ -8,15 +8,17 @@
 namespace lamina::detail::onnx {
 
 ModelProto decode(std::shared_ptr<const MappedFile> file) {
-  fail(file->path(), ": this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
+  fail(ErrorKind::unsupported, file->path(), ": this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
 }
 
 void decode_elements(const TensorProto&, std::span<std::byte>, const std::string&) {
-  fail("this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
+  fail(ErrorKind::unsupported, "this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
 }
 
 }  // namespace lamina::detail::onnx
 
 void lamina::save_onnx(const std::filesystem::path&, const Graph& network) { detail::require_onnx(network); }
 
-void lamina::detail::require_onnx(const Graph&) { fail("this Lamina was built without ONNX (LAMINA_ONNX=OFF)"); }
+void lamina::detail::require_onnx(const Graph&) {
+  fail(ErrorKind::unsupported, "this Lamina was built without ONNX (LAMINA_ONNX=OFF)");
+}

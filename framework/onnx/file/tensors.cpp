@@ -117,7 +117,8 @@ std::shared_ptr<void> Tensors::owner(const External& source, bool external) {
 Tensor Tensors::read(const TensorProto& tensor) {
   const ElementType* type = find_element_type(tensor.data_type);
   if (type == nullptr || !type->dtype) {
-    refuse(tensor, concat("Lamina has no element type ", element_type_name(tensor.data_type)));
+    fail(ErrorKind::unsupported, model_->path(), ": tensor ", quote(tensor.name), ": Lamina has no element type ",
+         element_type_name(tensor.data_type));
   }
   if (tensor.segment) refuse(tensor, "it is a segment of a tensor");
   if (tensor.dims.size() > Shape::max_rank) {

@@ -113,7 +113,7 @@ int multi_head_attention(Expansion& e) {
   const int output = e.attributes().integer("output", 0);
   AttentionProblem problem = {.scale = e.attributes().number("scale", 0),
                               .causal = e.attributes().boolean("unidirectional", false)};
-  if (output < 0 || output > 2) e.refuse("its output ", output, " is not supported");
+  if (output < 0 || output > 2) e.lacks("its output ", output);
   if (e.rank(e.input(0)) != 3) e.refuse("expected queries [N, L, H * D], got ", e.shape(e.input(0)));
   std::int64_t begin = 0;
   const auto part = [&](int i) {
@@ -151,7 +151,7 @@ int attention(Expansion& e) {
   const double softcap = e.attributes().number("softcap", 0), given = e.attributes().number("scale", 0);
   e.attributes().integer("softmax_precision", 1);  // always f32
   const int mode = e.attributes().integer("qk_matmul_output_mode", 0);
-  if (output < 0 || output > 3 || mode < 0 || mode > 3) e.refuse("its output ", output, " is not supported");
+  if (output < 0 || output > 3 || mode < 0 || mode > 3) e.lacks("its output ", output);
   if ((rank != 3 && rank != 4) || e.rank(e.input(1)) != rank || e.rank(e.input(2)) != rank)
     e.refuse("expected operands [N, L, H * D] or [N, H, L, D], got ", e.shape(e.input(0)));
   const int q = split_heads(e, as_f32(e, e.input(0)), heads);

@@ -128,7 +128,7 @@ std::int64_t padded_place(std::int64_t i, std::int64_t extent, const std::string
 int pad(Expansion& e) {
   const int x = e.input(0), rank = e.rank(x);
   const std::string mode = e.attributes().text("mode", "constant");
-  if (mode != "constant" && mode != "edge" && mode != "reflect" && mode != "wrap") e.refuse("there is no mode ", mode);
+  require_one_of(e, "mode", mode, {"constant", "edge", "reflect", "wrap"});
   const Extents pads = e.integers(1);
   Extents axes(static_cast<std::size_t>(rank));
   std::iota(axes.begin(), axes.end(), std::int64_t{0});

@@ -137,7 +137,7 @@ int pool(Expansion& e, int x, const std::vector<Window>& windows, Pooling poolin
 int max_pool(Expansion& e) {
   const int x = e.input(0);
   const DType dtype = e.dtype(x);
-  if (e.attributes().integer("output", 0) != 0) e.refuse("its second output, Indices, is not supported");
+  if (e.attributes().integer("output", 0) != 0) e.lacks("its second output, Indices,");
   e.attributes().integer("storage_order", 0);  // of the indices
   const bool ceil = e.attributes().boolean("ceil_mode", false);
   const std::vector<Window> windows = read_windows(e, e.shape(x), {}, ceil);
@@ -208,7 +208,7 @@ int adaptive_max(Expansion& e) {
   const std::vector<std::int64_t> size = output_size(e, from);
   std::vector<Picks> picks;
   std::vector<Window> windows;
-  if (e.attributes().integer("output", 0) != 0) e.refuse("its second output, the indices, is not supported");
+  if (e.attributes().integer("output", 0) != 0) e.lacks("its second output, the indices,");
   for (std::size_t d = 0; d < size.size(); ++d) {
     const std::int64_t in = from.extents()[d + 2], out = size[d];
     if (in % out == 0) {

@@ -29,8 +29,7 @@ std::int64_t checked_extent(const Expansion& e, double extent) {
 /// One scale that all sides keep, so that they fit inside the sizes or cover them.
 void keep_aspect_ratio(Expansion& e, std::vector<Side>& sides, const Shape& from) {
   const std::string policy = e.attributes().text("keep_aspect_ratio_policy", "stretch");
-  if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller")
-    e.refuse("there is no keep_aspect_ratio_policy ", policy);
+  require_one_of(e, "keep_aspect_ratio_policy", policy, {"stretch", "not_larger", "not_smaller"});
   if (policy == "stretch" || sides.empty()) return;
   double scale = sides[0].scale;
   for (const Side& side : sides)
@@ -100,7 +99,9 @@ std::vector<double> coordinates(Expansion& e, const std::string& mode, const Sid
       const double length = (side.roi_end - side.roi_begin) * (in - 1);
       result.push_back(side.roi_begin * (in - 1) + (out == 1 ? length / 2 : x * length / (out - 1)));
     } else {
-      e.refuse("there is no coordinate_transformation_mode ", mode);
+      require_one_of(e, "coordinate_transformation_mode", mode,
+                     {"half_pixel", "pytorch_half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric",
+                      "tf_crop_and_resize"});
     }
     // Beyond any input, and small enough to count with.
     if (!(std::abs(result.back()) <= 1e15)) e.refuse("its coordinates are too large");
@@ -158,8 +159,7 @@ int resize(Expansion& e, const Settings& settings, const std::vector<Side>& side
 }
 
 void check_mode(const Expansion& e, const Settings& settings) {
-  if (settings.mode != "nearest" && settings.mode != "linear" && settings.mode != "cubic")
-    e.refuse("there is no mode ", settings.mode);
+  require_one_of(e, "mode", settings.mode, {"nearest", "linear", "cubic"});
   if (settings.mode == "nearest" && settings.antialias) e.refuse("antialias is not for the mode nearest");
 }
 

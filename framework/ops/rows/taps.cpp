@@ -54,8 +54,8 @@ std::int64_t nearest(const Expansion& e, const std::string& rule, double place, 
     right = part >= 0.5;
   } else if (rule == "ceil") {
     right = part > 0;
-  } else if (rule != "floor") {
-    e.refuse("there is no nearest_mode ", rule);
+  } else {
+    require_one_of(e, "nearest_mode", rule, {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"});
   }
   return static_cast<std::int64_t>(std::clamp(left + (right ? 1 : 0), 0.0, static_cast<double>(extent - 1)));
 }

@@ -24,12 +24,10 @@ std::vector<Window> transposed_windows(Expansion& e, const Shape& x, const Shape
   const std::vector<std::int64_t> kernel(filter.begin() + 2, filter.end());
   std::vector<std::int64_t> padding = spatial_numbers(e, "output_padding", count, 0, 0);
   const std::vector<std::int64_t> wanted = e.attributes().integers("output_shape", {});
-  const std::string automatic = e.attributes().text("auto_pad", "NOTSET");
+  const std::string automatic = read_auto_pad(e);
   const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
   const std::vector<std::int64_t> pads = spatial_numbers(e, "pads", 2 * count, 0, 0);
   if (e.attributes().integers("kernel_shape", kernel) != kernel) e.refuse("kernel_shape is not that of the weights");
-  if (!same && automatic != "VALID" && automatic != "NOTSET" && !automatic.empty())
-    e.refuse("there is no auto_pad ", automatic);
   if (!wanted.empty() && wanted.size() != count && wanted.size() != count + 2)
     e.refuse("expected ", count, " numbers as output_shape, got ", wanted.size());
 

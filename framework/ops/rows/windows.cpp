@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/math.h"
+#include "lamina/ops/parts.h"
 
 namespace lamina::detail {
 namespace {
@@ -40,6 +41,13 @@ std::vector<std::int64_t> spatial_numbers(Expansion& e, std::string_view name, s
   return values;
 }
 
+std::string read_auto_pad(Expansion& e) {
+  std::string text = e.attributes().text("auto_pad", "NOTSET");
+  if (text.empty()) return "NOTSET";
+  require_one_of(e, "auto_pad", text, {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
+  return text;
+}
+
 std::vector<Window> read_windows(Expansion& e, const Shape& x, std::vector<std::int64_t> kernel, bool ceil) {
   if (x.rank() < 3) e.refuse("expected an operand [N, C, ...] with spatial dimensions, got ", x);
   const std::size_t count = x.rank() - 2;
@@ -52,10 +60,8 @@ std::vector<Window> read_windows(Expansion& e, const Shape& x, std::vector<std::
   const auto strides = spatial_numbers(e, "strides", count, 1, 1);
   const auto dilations = spatial_numbers(e, "dilations", count, 1, 1);
   const auto pads = spatial_numbers(e, "pads", 2 * count, 0, 0);
-  const std::string automatic = e.attributes().text("auto_pad", "NOTSET");
+  const std::string automatic = read_auto_pad(e);
   const bool upper = automatic == "SAME_UPPER", same = upper || automatic == "SAME_LOWER";
-  if (!same && automatic != "VALID" && automatic != "NOTSET" && !automatic.empty())
-    e.refuse("there is no auto_pad ", automatic);
 
   std::vector<Window> windows;
   for (std::size_t d = 0; d < count; ++d) {

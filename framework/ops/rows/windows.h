@@ -30,6 +30,9 @@ std::int64_t window_count(const Window& window, std::int64_t begin, std::int64_t
 std::vector<Window> read_windows(Expansion& e, const Shape& x, std::vector<std::int64_t> kernel, bool ceil = false);
 
 /// An attribute with a number for each spatial dimension, each at least `least`.
+/// The attribute auto_pad; NOTSET where it is empty.
+std::string read_auto_pad(Expansion& e);
+
 std::vector<std::int64_t> spatial_numbers(Expansion& e, std::string_view name, std::size_t count, std::int64_t fallback,
                                           std::int64_t least);
 

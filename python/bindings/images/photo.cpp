@@ -81,7 +81,7 @@ Photo::Photo(nb::handle photo, bool upright) {
   if (is_path(photo)) {
     const auto path = as<std::filesystem::path>(photo, "photo", "a path");
     const WithoutGil release;
-    decoded = of_file(path, [&] { return read_image(path, options); });
+    decoded = read_image(path, options);
     view = decoded;
   } else if (is_pillows(photo)) {
     take_pillows(photo, upright);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .._core import Error
+from .._core import Error, Failed, OutOfMemory, Unsupported
 from .._core import NoSuchFile as NoSuchFile
 
 
@@ -49,20 +49,23 @@ class NoModel(Error):
     """Never raised here."""
 
 
-class NotImplemented(Error):
-    """Never raised here."""
+class NotImplemented(Unsupported):
+    """What this build, this device or Lamina has not."""
 
 
-class RuntimeException(Error):
-    """Never raised here."""
+class RuntimeException(Error, RuntimeError):
+    """A device that failed, or memory that ran out."""
+
+
+ITS_KIND: dict[type[Error], type[Error]] = {Unsupported: NotImplemented, Failed: RuntimeException, OutOfMemory: RuntimeException}
 
 
 @contextmanager
 def raised_as(kind: type[Error]) -> Iterator[None]:
-    """What goes wrong inside is raised as that exception."""
+    """What goes wrong inside is raised as that exception, unless it has a kind of its own."""
     try:
         yield
     except Error as error:
-        if type(error) is not Error:
+        if type(error) is not Error and type(error) not in ITS_KIND:
             raise
-        raise kind(str(error)) from None
+        raise ITS_KIND.get(type(error), kind)(str(error)) from None

@@ -17,7 +17,7 @@ from .._core import load_model as _load_model
 from .._network import Network
 from .._signatures import with_options
 from ._arguments import DEVICES, Provider, device_of, expect, expect_names
-from ._errors import Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
+from ._errors import ITS_KIND, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
 from ._file import Declared, ModelMetadata, NodeArg, declared_in, is_model
 from ._options import GraphOptimizationLevel, RunOptions, SessionOptions
 from ._ports import Ports
@@ -40,9 +40,11 @@ def _read(model: Path | bytes, extents: Mapping[str, int]) -> tuple[ModelFile, D
     try:
         read = _load_model(model)
     except Error as error:
-        missing = not isinstance(model, bytes) and not os.path.exists(model)
-        kind = NoSuchFile if missing else InvalidProtobuf if not is_model(model) else Fail
-        raise (InvalidGraph if kind is Fail and "no such op" in str(error) else kind)(str(error)) from None
+        if isinstance(error, NoSuchFile):
+            raise
+        graph = "no such op" in str(error)
+        kind = InvalidGraph if graph else ITS_KIND.get(type(error)) or (Fail if is_model(model) else InvalidProtobuf)
+        raise kind(str(error)) from None
     return read, declared_in(model, read, extents)
 
 
