@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "commands/commands.h"
+#include "commands/interrupt.h"
 #include "complain.h"
 #include "help.h"
 #include "outputs.h"
@@ -121,8 +123,9 @@ int run_command(int argc, char** argv) {
 
 int lamina::app::command(int argc, char** argv) {
   keep_standard_streams();
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe ends what is printed, and no connection of serve
-  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows beyond `ulimit -f`
+  (void)std::atexit(Interruptible::finish);  // after what is registered later: files of the process are removed
+  std::signal(SIGPIPE, SIG_IGN);             // a closed pipe ends what is printed, and no connection of serve
+  std::signal(SIGXFSZ, SIG_IGN);             // so is a file that grows beyond `ulimit -f`
   std::vector<char*> arguments = usual_words(argc, argv);
   const int code = run_command(static_cast<int>(arguments.size()), arguments.data());
   return output_arrived() ? code : exit_failed;

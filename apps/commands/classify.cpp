@@ -2,12 +2,15 @@
 #include <lamina/lamina.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "commands/interrupt.h"
 #include "complain.h"
 #include "inputs.h"
 #include "json_output.h"
@@ -40,6 +43,7 @@ struct Answer {
   fs::path photo;
   std::vector<Scored> classes;
   std::string error;
+  double network_ms = 0;  // of its batch, shared out
 };
 
 /// Of an answer in probabilities; one without classes is not unsure of any.
@@ -53,19 +57,28 @@ class Classifier {
 
   bool gives_probabilities() const { return are_probabilities(scores_, scores_in(pool_.plan().output_shapes()[0])); }
 
-  void begin(const PhotoBatches::Batch& batch) { pending_.emplace_back(&batch, pool_.submit({batch.input})); }
+  void begin(const PhotoBatches::Batch& batch) {
+    auto promise = std::make_shared<std::promise<PoolAnswer>>();
+    pending_.emplace_back(&batch, promise->get_future());
+    pool_.submit({batch.input}, [promise](PoolAnswer answer) { promise->set_value(std::move(answer)); });
+  }
   std::size_t pending() const { return pending_.size(); }
 
   /// The answers of the batch that was begun first.
   std::vector<Answer> finish() {
-    const auto [batch, output] = std::pair(pending_.front().first, pending_.front().second.get()[0]);
+    const PhotoBatches::Batch* const batch = pending_.front().first;
+    const PoolAnswer answer = pending_.front().second.get();
     pending_.pop_front();
+    if (!answer.error.empty()) throw Error(answer.error, answer.kind);
+    const Tensor& output = answer.outputs[0];
+    const double each =
+        std::chrono::duration<double, std::milli>(answer.ran).count() / static_cast<double>(batch->photos.size());
     say_not_finite(pool_.plan(), {&output, 1});
     const Tensor scores = class_scores(output, scores_);
     std::vector<Answer> answers;
     for (std::size_t i = 0; i < batch->photos.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
-      answers.push_back({batch->photos[i], {}, batch->errors[i]});
+      answers.push_back({batch->photos[i], {}, batch->errors[i], each});
       if (batch->errors[i].empty()) answers.back().classes = top_k(scores.slice(row, row + 1), top_);
     }
     return answers;
@@ -74,7 +87,7 @@ class Classifier {
  private:
   Scores scores_;
   int top_;
-  std::deque<std::pair<const PhotoBatches::Batch*, std::future<std::vector<Tensor>>>> pending_;
+  std::deque<std::pair<const PhotoBatches::Batch*, std::future<PoolAnswer>>> pending_;
   PlanPool pool_;
 };
 
@@ -98,7 +111,11 @@ class Report {
         classes.push_back({{"class", index}, {"name", class_name(model_.labels, index)}, {what_, score}});
       }
       list_.push_back({{"photo", name_of_photo(answer.photo)}, {"classes", classes}});
-      if (!answer.error.empty()) list_.back()["error"] = answer.error;
+      if (answer.error.empty()) {
+        list_.back()["network_ms"] = answer.network_ms;
+      } else {
+        list_.back()["error"] = answer.error;
+      }
     }
     if (json_.to_stdout()) return;
     if (!csv_ && answer.error.empty()) {
@@ -179,12 +196,15 @@ void classify(ClassifyOptions options) {
   const bool probabilities = classifier.gives_probabilities();
   Report report(model, options, probabilities);
   Progress progress(photos.size(), "photographs");
-  std::size_t failed = 0, unsure = 0;
+  std::size_t failed = 0, unsure = 0, done = 0;
+  double network_ms = 0;
   const auto finish = [&] {
     const std::vector<Answer> answers = classifier.finish();
     progress.clear();
     for (const Answer& answer : answers) {
       report.add(answer);
+      ++done;
+      network_ms += answer.network_ms;
       if (probabilities && !is_sure(answer)) ++unsure;
       if (answer.error.empty()) continue;
       complain(answer.error);
@@ -193,20 +213,27 @@ void classify(ClassifyOptions options) {
     std::fflush(stdout);
     progress.advance(answers.size());
   };
-  while (const PhotoBatches::Batch* batch = batches.next()) {
+  const Interruptible interruptible(photos.size());
+  for (const PhotoBatches::Batch* batch = nullptr; !Interruptible::asked() && (batch = batches.next()) != nullptr;) {
     classifier.begin(*batch);
     if (classifier.pending() == under_way) finish();
   }
   while (classifier.pending() > 0) finish();
   progress.clear();
   report.finish();
-  say_what_for(model, options.model.source(), unsure, photos.size() - failed);
+  say_what_for(model, options.model.source(), unsure, done - failed);
+  const bool stopped = Interruptible::report(done, photos.size());
+  const double seconds = watch.lap() / 1000;
   if (photos.size() > 1) {
-    const std::string of_all = failed > 0 ? fmt::format(" of {}", photos.size()) : "";
-    fmt::print(stderr, "{}{} photographs classified, {:.1f} a second\n", photos.size() - failed, of_all,
-               1000 * static_cast<double>(photos.size()) / watch.lap());
+    const std::string of_all = failed > 0 || stopped ? fmt::format(" of {}", photos.size()) : "";
+    fmt::print(stderr, "{}{} photographs classified, {:.1f} a second; the network took {:.2f} ms of each\n",
+               done - failed, of_all, static_cast<double>(done) / seconds,
+               network_ms / static_cast<double>(std::max<std::size_t>(done, 1)));
+  } else if (failed == 0) {
+    fmt::print(stderr, "classified in {:.2f} s with compiling, of which the network took {:.2f} ms\n", seconds,
+               network_ms);
   }
-  if (failed > 0 || missing) throw Failed();
+  if (failed > 0 || missing || stopped) throw Failed();
 }
 
 }  // namespace
@@ -225,8 +252,9 @@ void add_classify(CLI::App& app) {
   command->footer(
       "Names the most probable classes. Without --model it is the classifier that `python -m lamina.get_classifier` "
       "brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
-      "and "
-      "skipped; the exit code is then 1.\n"
+      "and skipped; the exit code is then 1. How long it took is said on stderr, and with --json for each photograph "
+      "as "
+      "network_ms. Ctrl-C stops after the batch under way, with the answers until then.\n"
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");

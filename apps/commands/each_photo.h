@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "commands/in_order.h"
+#include "commands/interrupt.h"
 #include "complain.h"
 #include "photos/frames.h"
 #include "photos/photo_reader.h"
@@ -18,7 +19,8 @@
 namespace lamina::app {
 
 /// Does `work(photo)` for photographs, several at a time, and `finish(photo, outcome)` in their order. What fails is
-/// said on stderr and in `list`. Returns whether nothing did, and all that were named were found.
+/// said on stderr and in `list`. Ctrl-C ends it early. Returns whether nothing failed, and all that were named are
+/// done.
 template <class Work, class Finish>
 bool each_photo(const Photos& found, std::size_t at_once, nlohmann::ordered_json& list, const Work& work,
                 const Finish& finish) {
@@ -26,6 +28,7 @@ bool each_photo(const Photos& found, std::size_t at_once, nlohmann::ordered_json
   bool good = !found.failed;
   std::size_t finished = 0;
   Progress progress(found.paths.size(), "photographs");
+  const Interruptible interruptible(found.paths.size());
   InOrder<std::pair<Outcome, std::string>> under_way(at_once);
   const auto next = [&] {
     const std::filesystem::path& photo = found.paths[finished++];
@@ -44,6 +47,7 @@ bool each_photo(const Photos& found, std::size_t at_once, nlohmann::ordered_json
     progress.advance();
   };
   for (const std::filesystem::path& photo : found.paths) {
+    if (Interruptible::asked()) break;
     under_way.begin([&work, &photo] {
       std::pair<Outcome, std::string> outcome;
       outcome.second = failure_of(photo, [&] { outcome.first = work(photo); });
@@ -52,7 +56,7 @@ bool each_photo(const Photos& found, std::size_t at_once, nlohmann::ordered_json
     if (under_way.full()) next();
   }
   while (!under_way.empty()) next();
-  return good;
+  return !Interruptible::report(finished, found.paths.size()) && good;
 }
 
 }  // namespace lamina::app

@@ -7,6 +7,7 @@
 
 #include "commands/commands.h"
 #include "commands/each_photo.h"
+#include "commands/interrupt.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
@@ -51,6 +52,7 @@ std::vector<Tensor> read_samples(const Photos& photos, const Graph& graph, const
     // What is left of the last batch shows its first photograph again.
     for (std::int64_t at = row++; at < batch; ++at) samples.back().slice(at, at + 1).copy_from(image);
   });
+  if (Interruptible::asked()) throw Failed();
   if (samples.empty()) throw Error("no photograph could be read: there is nothing to calibrate with");
   for (Tensor& sample : samples) sample = as_input(sample, graph);
   return samples;

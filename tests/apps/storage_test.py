@@ -5,7 +5,9 @@
 """
 
 import contextlib
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -49,7 +51,6 @@ WRITERS = {
 
 def segmentation_model(path):
     """Two classes of each pixel: the sum of its colours, and less."""
-    import json
     import struct
     graph = {"version": 1, "inputs": [{"name": "x", "shape": ["N", 3, 16, 16]}],
              "nodes": [{"name": "c", "op": "conv2d", "inputs": ["x"]}], "outputs": ["c"]}
@@ -104,7 +105,6 @@ def endless(folder):
 
 
 def large_weights(path):
-    import json
     import struct
     size = 1 << 28
     text = json.dumps({"w": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode()
@@ -136,6 +136,22 @@ def signals(folder):
             (folder / "out.safetensors").unlink(missing_ok=True)
 
 
+def what_was_done(folder):
+    """Ctrl-C in the middle of many photographs: the answers until then are whole, and counted."""
+    arguments = [lamina, "classify", "many", "--model", digits, "--top", "1", "--batch", "1", "--json", "found.json"]
+    process = subprocess.Popen(list(map(str, arguments)), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    rest, said, code = process.stdout.read(), process.stderr.read(), process.wait(timeout=60)
+    expect(code == -signal.SIGINT, f"Ctrl-C: ends by the signal, got {code}")
+    counted = re.search(r"stopped by Ctrl-C: (\d+) of 4000 photographs are done", said)
+    done = int(counted[1]) if counted else -1
+    expect(0 < done < 4000, f"Ctrl-C: says how many are done: {said}")
+    expect(rest.count("%") == done, f"Ctrl-C: {done} answers, got {rest.count('%')}")
+    found = json.loads((folder / "found.json").read_text())
+    expect(len(found) == done and all(each["network_ms"] > 0 for each in found), f"Ctrl-C: {done} answers as JSON")
+
+
 def the_server(folder):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = subprocess.Popen([lamina, "serve", "--model", digits, "--port", "0", "--device", "cpu"], cwd=folder,
@@ -154,6 +170,7 @@ def main():
         segmentation_model(Path(name) / "segments.safetensors")
         a_full_disk(Path(name))
         signals(Path(name))
+        what_was_done(Path(name))
         if "serve" in run(["--help"], name).stdout:
             the_server(Path(name))
     print(f"{len(failures)} checks failed" if failures else "all checks passed")
