@@ -9,14 +9,17 @@
 #   LAMINA_ARCHITECTURES=90a-real scripts/build_wheel.sh --cuda      for these GPUs only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/build.sh
 
 settings=(-Ccmake.define.LAMINA_CUDA=OFF)
+compiling=" (about three minutes on two cores)"
 kind=cpu dist=dist
 case ${1:-} in
   '') ;;
   --cuda)
     kind=cuda dist=dist/cuda  # in a folder of its own: dist/*.whl is one wheel
     # Its name is another than the CPU's wheel's, and pip prefers it where both lie side by side.
+    compiling=" (GPUs take long)"
     settings=(-Ccmake.define.LAMINA_CUDA=ON -Cwheel.build-tag=1cuda)
     [ -z "${LAMINA_ARCHITECTURES:-}" ] || settings+=(-Ccmake.define.CMAKE_CUDA_ARCHITECTURES="$LAMINA_ARCHITECTURES")
     # Kernels that are compressed harder: unpacked by the driver as they are loaded.
@@ -35,19 +38,20 @@ for option in LIBJPEG WEBP SERVE; do settings+=("-Ccmake.define.LAMINA_$option=O
 build=build/python/$kind
 settings+=("-Cbuild-dir=$build")
 
-scripts/install-deps.sh --with-python
+stage "packages" scripts/install-deps.sh --with-python
 tools=build/python/wheel-tools
 [ -x $tools/bin/python ] || python3 -m venv $tools
-$tools/bin/pip install -q --disable-pip-version-check --require-hashes -r scripts/wheel/build.txt \
+stage "tools" $tools/bin/pip install -q --disable-pip-version-check --require-hashes -r scripts/wheel/build.txt \
   -r scripts/wheel/tools.txt
 rm -rf build/python/wheel
 PATH=$PWD/$tools/bin:$PATH
 python -m build --no-isolation --sdist --outdir dist .
-python -m build --no-isolation --wheel --outdir build/python/wheel "${settings[@]}" .
+stage "compiling$compiling" python -m build --no-isolation --wheel --outdir build/python/wheel "${settings[@]}" .
 # Takes libjpeg and libwebp in, so that the wheel needs the C and C++ runtime alone.
 auditwheel -v repair --wheel-dir $dist build/python/wheel/*.whl
 wheel=$(ls -t $dist/lamina-*.whl | head -n 1)
 abi3audit --strict "$wheel"
 python scripts/wheel/write_sbom.py "$build" >"${wheel%.whl}.cdx.json"
 ls -l $dist
+finish "$wheel is built"
 echo "pip install $wheel"
