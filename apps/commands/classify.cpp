@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -229,7 +230,7 @@ void classify(ClassifyOptions options) {
     fmt::print(stderr, "{}{} photographs classified, {:.1f} a second; the network took {:.2f} ms of each\n",
                done - failed, of_all, static_cast<double>(done) / seconds,
                network_ms / static_cast<double>(std::max<std::size_t>(done, 1)));
-  } else if (failed == 0) {
+  } else if (failed == 0 && isatty(STDERR_FILENO) != 0) {
     fmt::print(stderr, "classified in {:.2f} s with compiling, of which the network took {:.2f} ms\n", seconds,
                network_ms);
   }
@@ -252,9 +253,9 @@ void add_classify(CLI::App& app) {
   command->footer(
       "Names the most probable classes. Without --model it is the classifier that `python -m lamina.get_classifier` "
       "brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
-      "and skipped; the exit code is then 1. How long it took is said on stderr, and with --json for each photograph "
-      "as "
-      "network_ms. Ctrl-C stops after the batch under way, with the answers until then.\n"
+      "and skipped; the exit code is then 1. With --json each photograph has network_ms, the milliseconds that the "
+      "network "
+      "took. Ctrl-C stops after the batch under way, with the answers until then.\n"
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
