@@ -254,8 +254,7 @@ void add_classify(CLI::App& app) {
       "Names the most probable classes. Without --model it is the classifier that `python -m lamina.get_classifier` "
       "brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
       "and skipped; the exit code is then 1. With --json each photograph has network_ms, the milliseconds that the "
-      "network "
-      "took. Ctrl-C stops after the batch under way, with the answers until then.\n"
+      "network took. Ctrl-C stops after the batch under way, with the answers until then.\n"
       "Example:\n"
       "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
       "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
