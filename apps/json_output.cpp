@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -18,10 +20,15 @@ CLI::Option* JsonOutput::add_to(CLI::App& command, const std::string& what) {
   option_->expected(0, 1)->check(CLI::Validator(
       [](std::string& text) {  // of `--json photo.png` that photograph would be the file
         std::error_code problem;
-        const bool photograph = detail::is_named_like_image(text) || std::filesystem::is_directory(text, problem);
-        return photograph
-                   ? fmt::format("expected a file for the JSON, or - for stdout, got {}", detail::printable(text))
-                   : std::string();
+        const bool model = std::ranges::any_of(std::array{".onnx", ".safetensors", ".pt", ".pth"},
+                                               [&](const char* ending) { return text.ends_with(ending); });
+        const char* const what = detail::is_named_like_image(text)              ? "a picture"
+                                 : model                                        ? "a model"
+                                 : std::filesystem::is_directory(text, problem) ? "a folder"
+                                                                                : nullptr;
+        return what == nullptr ? std::string()
+                               : fmt::format("expected a file for the JSON, or - for stdout, got {}, {}",
+                                             detail::printable(text), what);
       },
       ""));
   return writes(option_);

@@ -41,6 +41,7 @@ bool nobody_reads() {
 /// Whether all that was printed has arrived, and is not lost on a full disk; says so if not.
 bool output_arrived() {
   const bool failed = std::ferror(stdout) != 0;
+  if (!failed) errno = 0;  // of something else
   if ((std::fflush(stdout) == 0 && !failed) || nobody_reads()) return true;
   complain(fmt::format("cannot write to stdout: {}", errno == 0 ? "some of it was lost" : std::strerror(errno)));
   return false;

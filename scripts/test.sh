@@ -62,7 +62,7 @@ fi
 # Without --long the kernels of a CPU are compiled for the instructions that this one has, and their own tests, which ask
 # for others, are left to the build before, where they run in guarded memory.
 here=() watched=()
-[ "$mode" = --long ] || here=(-DLAMINA_NATIVE=ON -DLAMINA_NATIVE_ALONE=ON) watched=(-E '^cpu_test')
+[ "$mode" = --long ] || here=(-DLAMINA_NATIVE=ON -DLAMINA_NATIVE_ALONE=ON) watched=(-E '^cpu_test|embed')
 
 if [ "$mode" = --long ]; then
   stage "configuring clang" configure clang -DCMAKE_CXX_FLAGS_RELEASE='-O3 -DNDEBUG'

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <future>
@@ -80,7 +81,11 @@ class Classifier {
     for (std::size_t i = 0; i < batch->photos.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i);
       answers.push_back({batch->photos[i], {}, batch->errors[i], each});
-      if (batch->errors[i].empty()) answers.back().classes = top_k(scores.slice(row, row + 1), top_);
+      if (!batch->errors[i].empty()) continue;
+      answers.back().classes = top_k(scores.slice(row, row + 1), top_);
+      const bool none =
+          !answers.back().classes.empty() && std::isnan(answers.back().classes[0].score);  // NaN comes last
+      if (none) answers.back() = {batch->photos[i], {}, "the network gave no number for any class, but NaN", each};
     }
     return answers;
   }
@@ -225,7 +230,9 @@ void classify(ClassifyOptions options) {
   say_what_for(model, options.model.source(), unsure, done - failed);
   const bool stopped = Interruptible::report(done, photos.size());
   const double seconds = watch.lap() / 1000;
-  if (photos.size() > 1) {
+  if (photos.size() > 1 && failed == done) {
+    fmt::print(stderr, "0 of {} photographs classified\n", photos.size());
+  } else if (photos.size() > 1) {
     const std::string of_all = failed > 0 || stopped ? fmt::format(" of {}", photos.size()) : "";
     fmt::print(stderr, "{}{} photographs classified, {:.1f} a second; the network took {:.2f} ms of each\n",
                done - failed, of_all, static_cast<double>(done) / seconds,

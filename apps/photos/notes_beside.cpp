@@ -34,6 +34,7 @@ Note beside(Model& model, const fs::path& file, const char* name) {
 Note at(const Note& json, const char* key) { return json.is_object() ? json.value(key, Note()) : Note(); }
 
 bool is_off(const Note& json, const char* key) { return at(json, key) == Note(false); }
+bool is_on(const Note& json, const char* key) { return at(json, key) == Note(true); }
 
 double number(const Note& json, const char* key, double otherwise) {
   const Note found = at(json, key);
@@ -61,10 +62,13 @@ Preprocess of_transformers(const Note& json) {
   }
   const double factor = is_off(json, "do_rescale") ? 1 : number(json, "rescale_factor", 1 / 255.0);
   result.divisor = std::abs(factor * 255 - 1) < 1e-3 ? 255.0f : static_cast<float>(1 / factor);
+  if (is_on(json, "rescale_offset") && !is_off(json, "do_rescale")) {  // levels from -1 to 1, before the mean
+    for (float& mean : result.mean) mean += 1;
+  }
+  if (is_on(json, "do_flip_channel_order")) result.order = ChannelOrder::bgr;
   const Note said = at(json, "size");
   const auto size = sides(said), crop = sides(at(json, "crop_size"));
-  const bool shortest = said.is_object() && said.contains("shortest_edge"),
-             middle = at(json, "do_center_crop") == Note(true);
+  const bool shortest = said.is_object() && said.contains("shortest_edge"), middle = is_on(json, "do_center_crop");
   const auto seen = middle && crop[0] > 0 ? crop : size;
   result.crop = seen[0], result.crop_width = seen[1];
   result.resize = size[0] > 0 ? size[0] : seen[0];
@@ -95,12 +99,21 @@ void take_preprocess(Model& model, const fs::path& file, const Note& config) {
   const Note processor = beside(model, file, "preprocessor_config.json"), timm = at(config, "pretrained_cfg");
   if (processor.empty() && !timm.is_object()) return;
   detail::set_noted(model, processor.empty() ? of_timm(timm) : of_transformers(processor));
+  if (!model.preprocess) return;
+  const auto asks = [&](bool it_does, const char* what) {
+    if (!it_does) return;
+    model.warnings.push_back(std::string(processor.empty() ? "config.json" : "preprocessor_config.json") +
+                             " asks for " + what);
+  };
   const bool bilinear =
       processor.empty() ? at(timm, "interpolation") == Note("bilinear") : number(processor, "resample", 2) == 2;
-  if (model.preprocess && !bilinear) {
-    model.warnings.push_back(std::string(processor.empty() ? "config.json" : "preprocessor_config.json") +
-                             " asks for another way of resizing than bilinear, which is what photographs get here");
-  }
+  asks(!bilinear, "another way of resizing than bilinear, which is what photographs get here");
+  asks(is_off(processor, "do_resize"), "pictures that are not resized; they are here");
+  asks(is_on(processor, "do_pad"), "a border around pictures, which they do not get here");
+  asks(is_on(processor, "keep_aspect_ratio"), "sides that stay in proportion, which is not heeded here");
+  const Note mode = at(timm, "crop_mode");
+  asks(processor.empty() && mode.is_string() && mode != Note("center") && mode != Note("squash"),
+       "another crop_mode than center and squash; the middle is cut out here");
 }
 
 std::vector<std::string> names_of(const Note& config) {
@@ -125,8 +138,9 @@ void take_notes_beside(Model& model, const fs::path& file) {
   detail::passing_over_oddities(model, [&] { model.labels = names_of(config); });
   try {
     detail::require_labels(model);
-  } catch (const Error&) {
-    model.labels.clear();  // of another model
+  } catch (const Error& other) {  // they are another model's
+    model.labels.clear();
+    model.warnings.push_back(std::string("passed over, beside the model: ") + other.what());
   }
 }
 

@@ -77,12 +77,29 @@ def host_array(x: Any) -> Any:
         return None
 
 
+def converted(array: Any, kind: Any) -> Any:
+    """The same numbers as another type; an Error where it lacks one of them."""
+    if kind.kind not in "iu" or np.can_cast(array.dtype, kind):
+        return array.astype(kind, copy=False)
+    with np.errstate(invalid="ignore"):
+        found = array.astype(kind)
+    lost = (found != array) | ((found < 0) != (array < 0))  # the largest number without a sign is equal to -1
+    if lost.any():
+        raise Error(f"expected whole numbers from {np.iinfo(kind).min} to {np.iinfo(kind).max}, got {array[lost][0]}")
+    return found
+
+
 def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any:
     """An array without gaps, of the input's own type of floats or of integers, and [N, C, H, W] of [N, H, W, C]; copied where
     it is not so already. Numbers and lists become one."""
     kind = np.dtype(_KINDS[dtype]) if dtype in _KINDS else None
     if kind is not None and isinstance(x, (list, int, float)):
-        return np.asarray(x, kind)
+        try:
+            array = np.asarray(x)
+            array = array if array.dtype.kind in "iuf" else np.asarray(x, kind)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise Error(f"expected numbers in lists of the same lengths: {error}") from None
+        return converted(array, kind)
     array = host_array(x)
     if array is None and dtype == "f32" and str(getattr(x, "dtype", "")) == "torch.bfloat16":
         return fitted(x.float(), declared, dtype)  # which NumPy has not
@@ -90,7 +107,7 @@ def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any
         return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
     if kind is not None and (array.dtype.kind == kind.kind or {array.dtype.kind, kind.kind} == set("iu")
                              or (dtype == "f32" and array.dtype.name == "bfloat16")):  # of JAX
-        array = array.astype(kind, copy=False)
+        array = converted(array, kind)
     own = kind is None or array.dtype == kind  # else it is refused, by the shape that it came with
     if own and len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
         array = array.transpose(0, 3, 1, 2)

@@ -6,6 +6,7 @@ import warnings
 import lamina
 import numpy as np
 import pytest
+from lamina._network import fitted
 
 
 def refused(words, call, kind=lamina.Error):
@@ -249,3 +250,16 @@ def test_errors_have_kinds(digits, tmp_path):
         digits.save(tmp_path / "nowhere" / "m.safetensors")
     with pytest.raises(lamina.Unsupported, match="fp16 needs a CUDA device"):
         digits.compile(device="cpu", precision="fp16")
+
+
+@pytest.mark.parametrize("numbers, dtype", [
+    (np.array([300, -1]), "u8"), (np.array([2**40 + 5]), "i32"), (np.array([2**64 - 1], np.uint64), "i64"), (np.array([-1], np.int8), "u64"),
+    ([1.9], "i64"), ([300], "u8"), ([float("nan")], "i32")])
+def test_numbers_that_a_type_lacks_are_refused(numbers, dtype):
+    refused("expected whole numbers from", lambda: fitted(numbers, (), dtype))
+
+
+def test_numbers_that_a_type_has_become_it():
+    for numbers in (np.array([0, 255]), np.array([0, 255], np.uint16), [0, 255], [0.0, 255.0]):
+        assert fitted(numbers, (), "u8").dtype == np.uint8 and list(fitted(numbers, (), "u8")) == [0, 255]
+    refused("lists of the same lengths", lambda: fitted([[1], [2, 3]], (), "f32"))

@@ -133,6 +133,9 @@ NOTES = {
              {**HALVES, "resize": 10, "aspect": "kept"}, []),
     "ConvNeXt": ({}, processor(size={"shortest_edge": 8}, crop_pct=0.8), {**HALVES, "resize": 10, "aspect": "kept"}, []),
     "levels as they are": ({}, processor(size=8, do_rescale=False, do_normalize=False), {**USUAL, "divisor": 1}, []),
+    "levels from -1": ({}, processor(size=8, rescale_factor=1 / 127.5, rescale_offset=True),
+                       {"divisor": 127.5, "mean": (1.5,) * 3, "std": (0.25,) * 3}, []),
+    "blue first": ({}, processor(size=8, do_flip_channel_order=True), {"order": "bgr"}, []),
     "names of nothing": ({}, {"config.json": {"id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}}}, None, []),
     "names of another model": ({}, {"config.json": {"id2label": {"0": "a"}}}, None, []),
     "no JSON": (metadata(names="{0: 'a'", mean="?"), {"config.json": "{", "preprocessor_config.json": [1]}, None, []),
@@ -162,6 +165,19 @@ def test_a_filter_that_is_another_is_said(tmp_path):
     model = lamina.load(tmp_path / "net.onnx")
     assert "config.json asks for another way of resizing than bilinear" in model.warnings[0]
     assert model.preprocess.crop == 8 and len(model.classify(PHOTO, threads=1)) == 3
+
+
+@pytest.mark.parametrize("beside, said", [
+    (processor(size=8, do_resize=False), "pictures that are not resized"),
+    (processor(size=8, do_pad=True), "a border"),
+    (pretrained(crop_mode="border"), "another crop_mode"),
+    ({**pretrained(), "config.json": {"id2label": {"0": "a"}}}, "passed over, beside the model"),
+])
+def test_what_of_notes_is_not_heeded_is_said(tmp_path, beside, said):
+    written(tmp_path / "net.onnx", ["n", 3, 8, 8], "float32", [], 3)
+    for name, content in beside.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert any(said in warning for warning in lamina.load(tmp_path / "net.onnx").warnings)
 
 
 def test_an_input_of_bytes_takes_levels_only(tmp_path):

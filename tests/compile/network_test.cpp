@@ -244,7 +244,7 @@ TEST(Network, ErrorsNameTheNode) {
   const Value x = g.input("x", {batch, 2});
   g.output(g.add("odd", Op("Transpose", {{"perm", std::vector<std::int64_t>{0, 0}}}), x));
   expect_error([&] { (void)g.compile(); }, {"odd: Transpose", "perm"});
-  expect_error([] { (void)Op("StringNormalizer"); }, {"no op StringNormalizer"});
+  expect_error([] { (void)Op("StringNormalizer"); }, {"no op \"StringNormalizer\""});
   Graph unknown;
   unknown.output(unknown.add("a", Op("Relu", {{"slope", 1.0}}), unknown.input("x", {1})));
   expect_error([&] { (void)unknown.compile(); }, {"a: ", "slope"});

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._core import Error, ModelFile, Plan, Stop, check_options, new_tensor
 from .._core import load_model as _load_model
-from .._network import Network
+from .._network import Network, converted
 from .._signatures import with_options
 from ._arguments import DEVICES, Provider, device_of, expect, expect_names
 from ._errors import ITS_KIND, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
@@ -279,5 +279,8 @@ class InferenceSession:
                 raise InvalidArgument(f"run: {port.name}: expected an array of {expected}, got {type(value).__name__}")
             if not self._convert:
                 raise InvalidArgument(f"run: {port.name}: expected {expected}, got {array.dtype.name}; convert=True converts")
-            array = array.astype(expected)
+            try:
+                array = converted(array, np.dtype(expected))
+            except Error as error:
+                raise InvalidArgument(f"run: {port.name}: {error}") from None
         return array
