@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text
+from ._fitted import KINDS, fitted, host_array
 from ._signatures import with_options
 
 if TYPE_CHECKING:
@@ -62,58 +63,6 @@ def is_open(shape: tuple[int | str, ...]) -> bool:
     return "?" in shape or "..." in shape
 
 
-_KINDS = {"f32": "f4", "f16": "f2", "f64": "f8", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "u16": "u2",
-          "u32": "u4", "u64": "u8", "bool": "?"}
-
-
-def host_array(x: Any) -> Any:
-    """Of NumPy's or of another library's on the host; None of what is no such array."""
-    device = getattr(x, "__dlpack_device__", None)
-    if not hasattr(x, "__array__") or (device is not None and device()[0] != 1):  # kDLCPU
-        return None
-    try:
-        return np.asarray(x.detach() if hasattr(x, "detach") else x)
-    except (TypeError, RuntimeError):  # of a type that NumPy has not, such as PyTorch's bfloat16
-        return None
-
-
-def converted(array: Any, kind: Any) -> Any:
-    """The same numbers as another type; an Error where it lacks one of them."""
-    if kind.kind not in "iu" or np.can_cast(array.dtype, kind):
-        return array.astype(kind, copy=False)
-    with np.errstate(invalid="ignore"):
-        found = array.astype(kind)
-    lost = (found != array) | ((found < 0) != (array < 0))  # the largest number without a sign is equal to -1
-    if lost.any():
-        raise Error(f"expected whole numbers from {np.iinfo(kind).min} to {np.iinfo(kind).max}, got {array[lost][0]}")
-    return found
-
-
-def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any:
-    """An array without gaps, of the input's own type of floats or of integers, and [N, C, H, W] of [N, H, W, C]; copied where
-    it is not so already. Numbers and lists become one."""
-    kind = np.dtype(_KINDS[dtype]) if dtype in _KINDS else None
-    if kind is not None and isinstance(x, (list, int, float)):
-        try:
-            array = np.asarray(x)
-            array = array if array.dtype.kind in "iuf" else np.asarray(x, kind)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise Error(f"expected numbers in lists of the same lengths: {error}") from None
-        return converted(array, kind)
-    array = host_array(x)
-    if array is None and dtype == "f32" and str(getattr(x, "dtype", "")) == "torch.bfloat16":
-        return fitted(x.float(), declared, dtype)  # which NumPy has not
-    if array is None:
-        return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
-    if kind is not None and (array.dtype.kind == kind.kind or {array.dtype.kind, kind.kind} == set("iu")
-                             or (dtype == "f32" and array.dtype.name == "bfloat16")):  # of JAX
-        array = converted(array, kind)
-    own = kind is None or array.dtype == kind  # else it is refused, by the shape that it came with
-    if own and len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
-        array = array.transpose(0, 3, 1, 2)
-    return np.asarray(array, order="C")
-
-
 def text_of(shape: Sequence[int | str]) -> str:
     """As messages have it: [N, 3, 224, 224]."""
     return f"[{', '.join(map(str, shape))}]"
@@ -126,7 +75,7 @@ def require_rank(name: str, array: Any, declared: tuple[int | str, ...], dtype: 
         is_photo = classifies and len(given) == 3 and 3 in (given[0], given[2])
         photo = ", and classify takes a photograph as it is" if is_photo else ""
         kind = str(array.dtype).removeprefix("torch.")
-        kind = {np.dtype(code).name: own for own, code in _KINDS.items()}.get(kind, kind)
+        kind = {np.dtype(code).name: own for own, code in KINDS.items()}.get(kind, kind)
         raise Error(f"{name}: expected {dtype} {text_of(declared)}, got {kind} {text_of(given)}; x[None] is a batch of one{photo}")
 
 

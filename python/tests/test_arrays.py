@@ -6,7 +6,7 @@ import warnings
 import lamina
 import numpy as np
 import pytest
-from lamina._network import fitted
+from lamina._fitted import fitted
 
 
 def refused(words, call, kind=lamina.Error):

@@ -14,7 +14,8 @@ import numpy as np
 
 from .._core import Error, ModelFile, Plan, Stop, check_options, new_tensor
 from .._core import load_model as _load_model
-from .._network import Network, converted
+from .._fitted import converted
+from .._network import Network
 from .._signatures import with_options
 from ._arguments import DEVICES, Provider, device_of, expect, expect_names
 from ._errors import ITS_KIND, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as

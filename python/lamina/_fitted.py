@@ -1,0 +1,60 @@
+"""Arrays as a network's input takes them: without gaps, of its own type, in its order of dimensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._core import Error
+
+KINDS = {"f32": "f4", "f16": "f2", "f64": "f8", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "u16": "u2",
+          "u32": "u4", "u64": "u8", "bool": "?"}
+
+
+def host_array(x: Any) -> Any:
+    """Of NumPy's or of another library's on the host; None of what is no such array."""
+    device = getattr(x, "__dlpack_device__", None)
+    if not hasattr(x, "__array__") or (device is not None and device()[0] != 1):  # kDLCPU
+        return None
+    try:
+        return np.asarray(x.detach() if hasattr(x, "detach") else x)
+    except (TypeError, RuntimeError):  # of a type that NumPy has not, such as PyTorch's bfloat16
+        return None
+
+
+def converted(array: Any, kind: Any) -> Any:
+    """The same numbers as another type; an Error where it lacks one of them."""
+    if kind.kind not in "iu" or np.can_cast(array.dtype, kind):
+        return array.astype(kind, copy=False)
+    with np.errstate(invalid="ignore"):
+        found = array.astype(kind)
+    lost = (found != array) | ((found < 0) != (array < 0))  # the largest number without a sign is equal to -1
+    if lost.any():
+        raise Error(f"expected whole numbers from {np.iinfo(kind).min} to {np.iinfo(kind).max}, got {array[lost][0]}")
+    return found
+
+
+def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any:
+    """An array without gaps, of the input's own type of floats or of integers, and [N, C, H, W] of [N, H, W, C]; copied where
+    it is not so already. Numbers and lists become one."""
+    kind = np.dtype(KINDS[dtype]) if dtype in KINDS else None
+    if kind is not None and isinstance(x, (list, int, float)):
+        try:
+            array = np.asarray(x)
+            array = array if array.dtype.kind in "iuf" else np.asarray(x, kind)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise Error(f"expected numbers in lists of the same lengths: {error}") from None
+        return converted(array, kind)
+    array = host_array(x)
+    if array is None and dtype == "f32" and str(getattr(x, "dtype", "")) == "torch.bfloat16":
+        return fitted(x.float(), declared, dtype)  # which NumPy has not
+    if array is None:
+        return x.contiguous() if hasattr(x, "contiguous") else x  # PyTorch's
+    if kind is not None and (array.dtype.kind == kind.kind or {array.dtype.kind, kind.kind} == set("iu")
+                             or (dtype == "f32" and array.dtype.name == "bfloat16")):  # of JAX
+        array = converted(array, kind)
+    own = kind is None or array.dtype == kind  # else it is refused, by the shape that it came with
+    if own and len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
+        array = array.transpose(0, 3, 1, 2)
+    return np.asarray(array, order="C")
