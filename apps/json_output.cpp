@@ -22,13 +22,13 @@ CLI::Option* JsonOutput::add_to(CLI::App& command, const std::string& what) {
         std::error_code problem;
         const bool model = std::ranges::any_of(std::array{".onnx", ".safetensors", ".pt", ".pth"},
                                                [&](const char* ending) { return text.ends_with(ending); });
-        const char* const what = detail::is_named_like_image(text)              ? "a picture"
-                                 : model                                        ? "a model"
-                                 : std::filesystem::is_directory(text, problem) ? "a folder"
-                                                                                : nullptr;
-        return what == nullptr ? std::string()
-                               : fmt::format("expected a file for the JSON, or - for stdout, got {}, {}",
-                                             detail::printable(text), what);
+        const char* const other = detail::is_named_like_image(text)              ? "a picture"
+                                  : model                                        ? "a model"
+                                  : std::filesystem::is_directory(text, problem) ? "a folder"
+                                                                                 : nullptr;
+        return other == nullptr ? std::string()
+                                : fmt::format("expected a file for the JSON, or - for stdout, got {}, {}",
+                                              detail::printable(text), other);
       },
       ""));
   return writes(option_);
