@@ -43,7 +43,7 @@ struct Class {
   ErrorKind kind;
   const char *name, *also, *doc;
 };
-constexpr Class classes[] = {
+constexpr Class error_classes[] = {
     {ErrorKind::out_of_memory, "OutOfMemory", "MemoryError", "The host or a device has not enough memory."},
     {ErrorKind::stopped, "Stopped", nullptr,
      "Work ended because its stop or its time said so; it may be asked for again."},
@@ -97,7 +97,7 @@ void bind_errors(nb::module_& m) {
            "What Lamina reports: the message says the place, what was expected and what was found.");
   class_of.fill(error.ptr());
   const nb::module_ builtins = nb::module_::import_("builtins");
-  for (const auto& [kind, name, also, doc] : classes) {
+  for (const auto& [kind, name, also, doc] : error_classes) {
     const nb::tuple bases = also == nullptr ? nb::make_tuple(error) : nb::make_tuple(error, builtins.attr(also));
     class_of[static_cast<std::size_t>(kind)] = make(m, name, bases, doc);
   }
