@@ -62,8 +62,8 @@ def test_inputs_that_have_a_value(tmp_path):
     assert plan.input_names == ("x", "k") and plan((x, five)).tolist() == [5, 5, 5]
     with pytest.raises(lamina.Error, match='no input "K"'):
         model({"x": x, "K": five})
-    path = onnx.write(tmp_path / "sized.onnx", [onnx.node("ConstantOfShape", ["n"], "y")], [("n", "int64", [1])], [("y", "float32", None)], {})
-    plan = lamina.load(path).compile(capacity={"n": 4}, device="cpu")
+    sized = onnx.write(tmp_path / "sized.onnx", [onnx.node("ConstantOfShape", ["n"], "y")], [("n", "int64", [1])], [("y", "float32", None)], {})
+    plan = lamina.load(sized).compile(capacity={"n": 4}, device="cpu")
     assert plan(np.array([3])).tolist() == [0, 0, 0]
     with pytest.raises(lamina.Error, match="this run has 5 along an axis where there is room for 4"):
         plan(np.array([5]))
@@ -186,7 +186,7 @@ def test_what_a_file_leaves_open_is_said(tmp_path):
         assert model.input_shapes == (("...",), (2,))
         with pytest.raises(lamina.Error, match=r"x: its shape \[\.\.\.\] is open; input_shapes gives it$"):
             model.compile(device="cpu")
-        with pytest.raises(lamina.Error, match='depends on input "shape"; give its value as constants$'):
+        with pytest.raises(lamina.Error, match='depends on input "shape"; give its value as constants; or the most that it may be, as capacity$'):
             model.compile(device="cpu", input_shapes={"x": (2, 3)})
         plan = model.compile(device="cpu", input_shapes={"x": (2, 3)}, constants={"shape": shape})
         np.testing.assert_array_equal(plan(x), [[0, 1], [2, 3], [4, 5]])
