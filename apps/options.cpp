@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "inputs.h"
@@ -219,11 +218,10 @@ void InputOptions::settle(CompileOptions& compile, const Graph& graph) const {
   compile.input_shapes = shapes_of(graph);
   for (const std::string& text : capacities) {
     const std::size_t equals = text.rfind('=');
-    std::int64_t most = 0;
-    const char* const end = text.data() + text.size();
-    if (equals == text.npos || std::from_chars(text.data() + equals + 1, end, most) != std::from_chars_result{end, {}})
-      throw Error("--capacity: expected NAME=K, got " + detail::quote(text));
-    compile.capacity[text.substr(0, equals)] = most;
+    const auto most =
+        equals == std::string::npos ? std::nullopt : number_in<std::int64_t>(std::string_view(text).substr(equals + 1));
+    if (!most) throw Error("--capacity: expected NAME=K, got " + detail::quote(text));
+    compile.capacity[text.substr(0, equals)] = *most;
   }
 }
 

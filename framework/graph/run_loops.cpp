@@ -46,7 +46,7 @@ void Body::take(int node) {
 namespace {
 
 /// What a Loop by itself gives for values of `alone.outer` that are not known.
-std::vector<Tensor> outputs(const Alone& alone, std::span<const Tensor> values) {
+std::vector<Tensor> outputs_of(const Alone& alone, std::span<const Tensor> values) {
   CompileOptions options;
   for (std::size_t i = 0; i < alone.outer.size(); ++i) {
     const Tensor& known = alone.outer[i].value;
@@ -70,13 +70,13 @@ std::vector<Tensor> outputs_of_run(const Alone& alone, std::span<const Tensor> o
     const Tensor& count = operands[static_cast<std::size_t>(each.count)];
     values.back() = values.back().slice(0, count.values<std::int64_t>()[0]);
   }
-  return outputs(alone, values);
+  return outputs_of(alone, values);
 }
 
 }  // namespace
 
 std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loop, std::span<const int> body,
-                          std::size_t outputs_count, Network& network, LoopNodes& by) {
+                          std::size_t outputs, Network& network, LoopNodes& by) {
   const Graph::Node& node = nodes[loop];
   const int trips = by.make(certain_inputs(node)[0]);
   Expansion e(network, Op("Loop"), node.name, {trips});
@@ -84,7 +84,7 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
   Body taken("Loop", nodes, network, by, operands);
   const std::shared_ptr<Alone> alone = taken.alone;
   for (const int inner : body) taken.take(inner);
-  for (std::size_t i = 0; i < outputs_count; ++i) {
+  for (std::size_t i = 0; i < outputs; ++i) {
     alone->graph.output(taken.add(concat(node.name, " output ", i),
                                   std::make_shared<Op>("Loop", Attributes{{"output", static_cast<std::int64_t>(i)}}),
                                   node.inputs));
@@ -102,12 +102,12 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
                                           id == trips ? iterations : 1);
       ones.push_back(id < 0 ? outer.value : Tensor::from(all, network[id].shape).to(network[id].dtype));
     }
-    return outputs(*alone, ones);
+    return outputs_of(*alone, ones);
   };
   const std::vector<Tensor> larger = try_with(tried), smaller = try_with(tried - 1);
   const int count = e.cast(e.reshape(trips, {1}), DType::i64);
   std::vector<int> made;
-  for (std::size_t i = 0; i < outputs_count; ++i) {
+  for (std::size_t i = 0; i < outputs; ++i) {
     Shape shape = larger[i].shape(), other = smaller[i].shape();
     const std::int64_t rows = shape == other ? 0 : shape.rank() == other.rank() ? shape[0] - other[0] : -1;
     if (rows > 0) other.set(0, shape[0]);

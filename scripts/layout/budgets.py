@@ -52,13 +52,14 @@ LEFT_OUT = {
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
 TESTS = {"tests": 34_590, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
-# What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when it
-# has. It is beyond that by 475 and 220 of a CPU's poolings of planes: pooling, concatenation and eight bits have kernels beside Maps, and 690 lines are of
-# "Attention, small products and eight bits", which allows 700; 360 of "Doors, second round", of which 40 were detect's and
-# 150 are models from memory, stops and C; 840 of recurrent layers, three cells on two devices, and of codes; 930 of
-# values with a count, and of what detectors need; 95 of what ONNX Runtime fuses; 240 of what is read and written where it lies.
-# torchvision's detectors through detect are 90; loops and sequences 450, of which 40 are onnx's.
-# Branches that a run takes are 295, capacities 30, ops of signals and decoders 230. Kinds of errors and nearest names of attributes are 90.
+# What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when
+# it has. It is beyond that by 475 and 220 of a CPU's poolings of planes: pooling, concatenation and eight bits have
+# kernels beside Maps, and 690 lines are of "Attention, small products and eight bits", which allows 700; 360 of
+# "Doors, second round", of which 40 were detect's and 150 are models from memory, stops and C; 840 of recurrent
+# layers, three cells on two devices, and of codes; 930 of values with a count, and of what detectors need; 95 of what
+# ONNX Runtime fuses; 240 of what is read and written where it lies. torchvision's detectors through detect are 90;
+# loops and sequences 450, of which 40 are onnx's. Branches that a run takes are 295, capacities 30, ops of signals
+# and decoders 230. Kinds of errors and nearest names of attributes are 90.
 TABLES = ((EVERY_BUILD, 60_900), (LEFT_OUT, 5_035), (TESTS, 36_360))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
