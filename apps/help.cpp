@@ -115,12 +115,16 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
 
 std::string HelpFormatter::make_group(std::string group, bool positional,
                                       std::vector<const CLI::Option*> options) const {
-  const std::size_t before = options.size();
-  if (!all_) std::erase_if(options, [](const CLI::Option* option) { return is_rare(*option); });
-  std::string text = CLI::Formatter::make_group(std::move(group), positional, options);
-  if (options.size() < before) {
-    text += detail::concat("\n", before - options.size(), " more, which few need, are shown by --help-all.\n");
+  std::string hidden;
+  if (!all_) {
+    for (const CLI::Option* option : options) {
+      if (is_rare(*option)) hidden += (hidden.empty() ? "" : ", ") + option->get_name();
+    }
+    std::erase_if(options, [](const CLI::Option* option) { return is_rare(*option); });
   }
+  std::string text = CLI::Formatter::make_group(std::move(group), positional, options);
+  if (!hidden.empty())
+    text += '\n' + in_lines("--help-all shows these too, which few need: " + hidden, help_width()) + '\n';
   return text;
 }
 
@@ -163,6 +167,11 @@ std::string HelpFormatter::make_footer(const CLI::App* app) const {
 }
 
 std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
+  if (const auto nothing = std::ranges::find(arguments, std::string_view()); nothing != arguments.end()) {
+    const std::string before = nothing == arguments.begin() ? "" : *(nothing - 1);
+    return detail::concat(before.starts_with("--") ? before : "a command, a file or an option",
+                          ": got \"\", which names nothing; a shell writes it for a variable that is not set");
+  }
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   if (commands.empty()) return unknown_option(app, arguments);
   if (arguments.empty()) return "";

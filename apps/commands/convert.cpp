@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "commands/commands.h"
+#include "complain.h"
 #include "inputs.h"
+#include "known_weights.h"
 #include "lamina/files/safetensors.h"
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
@@ -65,6 +67,9 @@ void convert(const ConvertOptions& options) {
     if (!options.inputs.shapes.empty())
       model.graph = with_inputs(model.graph, options.inputs.shapes_of(model.graph), {});
     if (options.preprocess.given()) model.preprocess = options.preprocess.of(model, {}, options.in);
+    if (options.preprocess.given() && model.preprocess->aspect == Aspect::kept &&
+        purpose_of(model).command == "segment")
+      complain("from now on the model sees the middle of a photograph; --fit stretch writes that it sees all of it");
     if (!options.task.empty()) model.metadata["task"] = options.task;
     if (!options.layout.empty()) model.metadata["layout"] = options.layout;
     // Of a detector the outputs do not say how many classes there are.

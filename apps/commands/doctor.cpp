@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
 #include "lamina/base/thread_pool.h"
@@ -100,6 +101,11 @@ void doctor(const JsonOutput& json) {
   fmt::print("--device auto uses {}", to_string(best));
   if (best.is_cpu() && backend.built) fmt::print(": {}", detail::cuda_unavailable_reason());
   fmt::print("\n");
+  fmt::print("next: {}\n",
+             fetched_classifier().empty()
+                 ? "python -m lamina.get_classifier brings a classifier of photographs; without it, lamina "
+                   "classify 7.png --model digits reads a digit"
+                 : "lamina classify PHOTO names what is in a photograph");
 }
 
 }  // namespace

@@ -143,8 +143,13 @@ void quantize_model(const QuantizeCommand& command) {
 void add_quantize(CLI::App& app) {
   const auto [command, options] =
       add_command(app, "quantize", "Make a model that multiplies in eight bits", quantize_model);
-  command->add_option("model", options->model.model, "the model: a .safetensors file that describes itself, or .onnx")
-      ->required();
+  command
+      ->add_option(
+          "model", options->model.model,
+          "the model: a .safetensors file that describes itself, or .onnx; or digits or classifier, as --model "
+          "of other commands")
+      ->required()
+      ->transform(shipped(model_file));
   options->photos.add_to(*command);
   writes(command->add_option(
              "--out", options->out,
@@ -171,7 +176,7 @@ void add_quantize(CLI::App& app) {
       "photograph "
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
-      "  lamina quantize weights/digits.safetensors weights/digits --out digits8.safetensors --max-error 0.05");
+      "  lamina quantize digits weights/digits --out digits8.safetensors --max-error 0.05");
 }
 
 }  // namespace lamina::app

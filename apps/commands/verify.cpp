@@ -246,7 +246,7 @@ void add_verify(CLI::App& app) {
       "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
       "Example:\n"
       "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors\n"
-      "  lamina verify --model detector.onnx --against fp32 --input page.jpg");
+      "  lamina verify --model digits --against fp32 --input weights/digits/7.png");
 }
 
 }  // namespace lamina::app

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -204,6 +205,17 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
     for (float& value : base.mean) value *= levels;
     if (base.std != Rgb{1, 1, 1})
       std::ranges::transform(base.std, base.std.begin(), [&](float v) { return v * levels; });
+  }
+  // What is far beyond every photograph was said of other numbers.
+  for (const auto& [option, text, values] : {std::tuple("--mean", mean, said_mean), {"--std", std, said_std}}) {
+    const float most = 255 / std::abs(base.divisor);
+    if (!scale.empty() && std::ranges::any_of(values, [&](float value) { return std::abs(value) > 1.01f * most; })) {
+      throw Error(
+          fmt::format("{}: with --scale {} photographs are numbers up to {:.3g}, got {}; without --scale, --mean and "
+                      "--std may be of "
+                      "the levels 0 to 255",
+                      option, scale, most, text));
+    }
   }
   if (!mean.empty()) base.mean = said_mean;
   if (!std.empty()) base.std = said_std;

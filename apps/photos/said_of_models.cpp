@@ -66,7 +66,9 @@ void SaidOfModel::put_into(Model& model, const std::string& file, bool in_place)
   levels.size = 0;  // alone it says nothing of how a photograph becomes an input
   const bool one = model.graph.inputs().size() == 1;
   if (in_place && one && preprocess.size > 0) (void)sides_of(model.graph, {}, preprocess.size, file);
-  if (model.preprocess ? in_place && preprocess.given() : levels.given()) {
+  // A detector says it by what it is.
+  if (in_place ? preprocess.given() && (model.preprocess || levels.given())
+               : !model.preprocess && levels.given() && purpose_of(model).command != "detect") {
     model.preprocess = preprocess.of(model, {}, file);
   }
   if (labels.empty() || !(in_place || model.labels.empty())) return;

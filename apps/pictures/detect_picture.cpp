@@ -15,8 +15,10 @@ namespace lamina::app {
 namespace {
 
 constexpr float mask_tint = 0.5f;
-constexpr float sure_point = 0.5f;  // points that score less are not drawn
-constexpr int least_side = 480;     // of a photograph that is drawn as large as it is
+constexpr float sure_point = 0.5f;     // points that score less are not drawn
+constexpr double labels_share = 0.12;  // of a picture, that labels may cover
+constexpr std::size_t few = 8;         // labels are drawn in any case
+constexpr int least_side = 480;        // of a photograph that is drawn as large as it is
 
 constexpr std::pair<int, int> bones[] = {{0, 1},  {0, 2},   {1, 3},   {2, 4},   {3, 5},   {4, 6},
                                          {5, 6},  {5, 7},   {7, 9},   {6, 8},   {8, 10},  {5, 11},
@@ -68,11 +70,16 @@ class Drawing {
     }
   }
 
+  /// None where there are so many that labels would hide the picture; they come best first.
   void label(const Box& box, const std::string& name, float score, Color color) {
     const int margin = text_ / 2, room = canvas_.image().width - 2 * margin;
     const std::string number = ' ' + detail::format_fixed(score, 2);
     const std::string text = Canvas::shortened(name, text_, room - Canvas::text_width(number, text_)) + number;
     const int width = Canvas::text_width(text, text_) + 2 * margin, height = text_ + 2 * margin;
+    const double area = static_cast<double>(width) * height;
+    if (labels_.size() >= few && covered_ + area > labels_share * canvas_.image().width * canvas_.image().height)
+      return;
+    covered_ += area;
     const int most_left = std::max(0, canvas_.image().width - width);
     const int left = std::clamp(pixel_at(zoom_ * box.left - pen_ / 2), 0, most_left);
     labels_.push_back({left, free_place(box, left, width, height), width, height, text, color});
@@ -96,15 +103,13 @@ class Drawing {
   /// Above the box, else at its top, below it or at its bottom, else further down or up: where the picture is and
   /// none of the labels before. Where all are taken, as if none were.
   int free_place(const Box& box, int left, int width, int height) const {
-    constexpr std::size_t most = 300;  // of more nobody reads any, and comparing takes long
     const int above = pixel_at(zoom_ * box.top - pen_ / 2) - height, top = std::max(0, pixel_at(zoom_ * box.top));
     const int below = pixel_at(zoom_ * box.bottom + pen_ / 2);
     std::vector<int> places = {above, top, below, below - height};
     for (int row = 1; row < 8; ++row) places.insert(places.end(), {top + row * height, above - row * height});
-    const auto labels = std::span(labels_).first(std::min(labels_.size(), most));
     const auto is_free = [&](int place) {
       return place >= 0 && place + height <= canvas_.image().height &&
-             std::ranges::none_of(labels, [&](const Label& l) {
+             std::ranges::none_of(labels_, [&](const Label& l) {
                return l.left < left + width && left < l.left + l.width && l.top < place + height &&
                       place < l.top + l.height;
              });
@@ -116,6 +121,7 @@ class Drawing {
   Canvas& canvas_;
   float zoom_, pen_ = 2;
   int text_ = 10;
+  double covered_ = 0;  // pixels, by labels
   std::vector<Label> labels_;
 };
 

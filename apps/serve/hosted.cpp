@@ -209,10 +209,11 @@ const Hosted::Layer& Hosted::layer(const std::string& name) const {
     found = std::ranges::find_if(layers_, &Layer::filters);
     if (found == layers_.end()) found = std::ranges::find_if(layers_, is_own);
     if (found == layers_.end()) return layers_.front();
-    const auto after = std::find_if(found, layers_.end(), [&](const Layer& layer) {
+    // The last: a SiLU is the product with a sigmoid, which stands before it.
+    const auto after = std::find_if(layers_.rbegin(), layers_.rend(), [&](const Layer& layer) {
       return is_own(layer) && !layer.made->then.empty() && layer.made->weights.raw() == found->made->weights.raw();
     });
-    return after == layers_.end() ? *found : *after;
+    return after == layers_.rend() ? *found : *after;
   }
   if (found != layers_.end()) return *found;
   std::vector<std::string> names;

@@ -44,6 +44,7 @@ lamina_detections* found_by(const lamina_detector& by, const lamina::ImageView& 
                             const lamina_detect_options* options) {
   const lamina::Detector& detector = by.detector;
   const auto own = lamina::c::known_fields(options, sizeof *options, "lamina_detect_options");
+  if (own.reserved != 0) fail("options.reserved: expected 0, got ", own.reserved);
   if (own.class_count > 0) require(own.classes, "options.classes");
   const std::span classes(own.classes, own.class_count);
   const lamina::DetectOptions unless;  // set
@@ -99,8 +100,7 @@ template <class Read>
 lamina_status find(const lamina_detector* detector, const lamina_detect_options* options,
                    lamina_detections** detections, Read read) {
   return guarded([&] {
-    require(detector, "detector");
-    require(detections, "detections");
+    require(detector, "detector", detections, "detections");
     *detections = found_by(*detector, read(), options);
   });
 }
@@ -110,8 +110,7 @@ lamina_status find(const lamina_detector* detector, const lamina_detect_options*
 lamina_status lamina_detector_create(const lamina_model* model, const lamina_compile_options* options, int32_t side,
                                      lamina_detector** detector) {
   return guarded([&] {
-    require(model, "model");
-    require(detector, "detector");
+    require(model, "model", detector, "detector");
     if (side < 0) fail("side: expected 0 or more pixels, got ", side);
     const lamina::CompileOptions compile = lamina::c::options_of(options);
 #ifdef LAMINA_DETECT

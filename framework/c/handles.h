@@ -35,14 +35,18 @@ lamina_status guarded(Work work) noexcept {
   return guarded([](void* context) { (*static_cast<Work*>(context))(); }, &work);
 }
 
-/// Throws Error for a null pointer, naming the argument.
+/// Throws Error for the first null pointer of several, naming the argument.
 void require(const void* pointer, std::string_view argument);
+
+template <class... More>
+void require(const void* pointer, std::string_view argument, More... more) {
+  require(pointer, argument), require(more...);
+}
 
 /// Gives an array of the handle's.
 template <class T>
 void give(const std::vector<T>& all, const T** array, std::size_t* count) {
-  require(array, "array");
-  require(count, "count");
+  require(array, "array", count, "count");
   *array = all.data();
   *count = all.size();
 }

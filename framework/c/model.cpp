@@ -81,16 +81,14 @@ using lamina::c::require;
 
 lamina_status lamina_model_load(const char* path, lamina_model** model) {
   return guarded([&] {
-    require(path, "path");
-    require(model, "model");
+    require(path, "path", model, "model");
     *model = lamina::c::handle_of(lamina::load_model(path));
   });
 }
 
 lamina_status lamina_model_load_memory(const void* bytes, size_t size, lamina_model** model) {
   return guarded([&] {
-    require(bytes, "bytes");
-    require(model, "model");
+    require(bytes, "bytes", model, "model");
     *model = lamina::c::handle_of(lamina::load_model(std::span(static_cast<const std::byte*>(bytes), size)));
   });
 }
@@ -98,9 +96,7 @@ lamina_status lamina_model_load_memory(const void* bytes, size_t size, lamina_mo
 lamina_status lamina_model_load_network(const char* network, int32_t classes, const char* weights,
                                         lamina_model** model) {
   return guarded([&] {
-    require(network, "network");
-    require(weights, "weights");
-    require(model, "model");
+    require(network, "network", weights, "weights", model, "model");
     lamina::Model loaded;
     loaded.graph = lamina::network(network, classes == 0 ? 1000 : classes);
     loaded.preprocess = lamina::network_preprocess(network);
@@ -125,9 +121,7 @@ lamina_status lamina_model_labels(const lamina_model* model, const char* const**
 
 lamina_status lamina_model_metadata(const lamina_model* model, const char* key, const char** value) {
   return guarded([&] {
-    require(model, "model");
-    require(key, "key");
-    require(value, "value");
+    require(model, "model", key, "key", value, "value");
     const auto found = model->model.metadata.find(key);
     *value = found == model->model.metadata.end() ? nullptr : found->second.c_str();
   });

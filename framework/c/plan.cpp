@@ -15,6 +15,7 @@ lamina::Tensor lamina::c::tensor_of(const lamina_tensor& given, const std::strin
   if (given.dtype < 0 || given.dtype > LAMINA_F64)
     fail(which, ": expected a dtype from 0 to ", LAMINA_F64, ", got ", given.dtype);
   if (given.device < 0) fail(which, ": expected LAMINA_HOST or LAMINA_CUDA(index), got device ", given.device);
+  if (given.reserved != 0) fail(which, ": expected a tensor.reserved of 0, got ", given.reserved);
   const std::span extents(given.shape, static_cast<std::size_t>(given.rank));
   if (std::ranges::any_of(extents, [](std::int64_t extent) { return extent < 0; }))
     fail(which, ": expected extents of 0 and more, got ", lamina::Shape(extents));
@@ -54,8 +55,7 @@ std::vector<lamina_port> ports_of(std::span<const std::string> names, std::span<
 lamina_status lamina_model_plan_memory(const lamina_model* model, const lamina_compile_options* options,
                                        lamina_memory* memory) {
   return guarded([&] {
-    require(model, "model");
-    require(memory, "memory");
+    require(model, "model", memory, "memory");
     const lamina::PlanMemory needed = model->model.graph.plan_memory(lamina::c::options_of(options));
     *memory = {needed.activations, needed.workspace, needed.parameters, needed.shared};
   });
@@ -64,8 +64,7 @@ lamina_status lamina_model_plan_memory(const lamina_model* model, const lamina_c
 lamina_status lamina_model_compile(const lamina_model* model, const lamina_compile_options* options,
                                    lamina_plan** plan) {
   return guarded([&] {
-    require(model, "model");
-    require(plan, "plan");
+    require(model, "model", plan, "plan");
     std::unique_ptr<lamina_plan> handle(new lamina_plan{model->model.graph.compile(lamina::c::options_of(options))});
     const lamina::Plan& made = handle->plan;
     handle->inputs = ports_of(made.input_names(), made.input_shapes(), made.input_dtypes());

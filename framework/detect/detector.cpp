@@ -28,7 +28,7 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
   const auto given = options.compile.input_shapes.find(node.name);
   if (given != options.compile.input_shapes.end()) shape = given->second;
   const auto side = [&](int noted) { return options.size > 0 ? options.size : noted > 0 ? noted : usual_size; };
-  const Shape usual = {1, 3, side(notes.imgsz[0]), side(notes.imgsz[1])};
+  const Shape usual = {1, 3, side(notes.imgsz[0]), side(notes.imgsz[1])}, declared = shape;
   const int rank = static_cast<int>(shape.rank());
   for (int i = 0; i < rank && rank <= 4; ++i) {
     if (shape[i] < 0) shape.set(i, usual[4 - rank + i]);
@@ -39,6 +39,9 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
     fail("expected a model with one input f32 [N, 3, H, W] or [3, H, W] for photographs, ", node.name, " is ",
          lamina::name(node.dtype), ' ', shape.to_string());
   }
+  const bool settled = declared[rank - 2] >= 0 && declared[rank - 1] >= 0;
+  if (options.size > 0 && settled && (form->height != options.size || form->width != options.size))
+    fail("the model's input ", declared, " is of one size, and not of ", options.size, " pixels a side");
   return shape;
 }
 
@@ -76,11 +79,15 @@ void require_multiple(const Graph& graph, const Shape& input) {
   }
 }
 
-void validate(const DetectOptions& options) {
+void validate(const DetectOptions& options, std::size_t classes) {
   for (const auto& [name, value] : {std::pair("confidence", options.confidence), {"iou", options.iou}}) {
     if (!(value >= 0 && value <= 1)) fail("detect: expected ", name, " from 0 to 1, got ", value);
   }
   if (options.most < 1) fail("detect: expected room for 1 thing or more, got ", options.most);
+  for (const int label : options.classes) {
+    if (classes > 0 && static_cast<std::size_t>(label) >= classes)
+      fail("classes: the model's are 0 to ", classes - 1, ", got ", label);
+  }
 }
 
 }  // namespace
@@ -166,7 +173,7 @@ Detector::Detector(const Model& model, const DetectorOptions& options)
     : impl_(std::make_shared<Impl>(model, options)) {}
 
 Detections Detector::detect(const ImageView& photo, const DetectOptions& options) const {
-  validate(options);
+  validate(options, names().size());
   detail::require_consistent(photo);
   const detail::Head& head = *impl_->head;
   const detail::Letterbox way(photo.width, photo.height, static_cast<int>(impl_->input[3]),

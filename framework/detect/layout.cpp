@@ -151,9 +151,8 @@ std::vector<std::string> usual_names(const Graph& graph, const Resolved& network
       "N/A,N/A,handbag,tie,suitcase,frisbee,skis,snowboard,sports ball,kite,baseball bat,baseball glove,skateboard,"
       "surfboard,tennis racket,bottle,N/A,wine glass,cup,fork,knife,spoon,bowl,banana,apple,sandwich,orange,broccoli,"
       "carrot,hot dog,pizza,donut,cake,chair,couch,potted plant,bed,N/A,dining table,N/A,N/A,toilet,N/A,tv,laptop,"
-      "mouse,remote,keyboard,cell phone,microwave,oven,toaster,sink,refrigerator,N/A,book,clock,vase,scissors,teddy "
-      "bear,"
-      "hair drier,toothbrush";
+      "mouse,remote,keyboard,cell phone,microwave,oven,toaster,sink,refrigerator,N/A,book,clock,vase,scissors,"
+      "teddy bear,hair drier,toothbrush";
   if (!head.layout.apart) return {};
   // From the scores back to the nearest function that makes some: it says of how many classes.
   std::vector<int> pending = {graph.outputs()[static_cast<std::size_t>(head.apart[1])]};

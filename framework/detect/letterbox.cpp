@@ -14,13 +14,9 @@ Letterbox::Letterbox(int photo_width, int photo_height, int width, int height, b
     // As Python rounds: halves to the even neighbour.
     const int inner = stretched ? input : static_cast<int>(std::max(1LL, std::llrint(photo * gain)));
     const int before = static_cast<int>(std::lrint((input - inner) / 2.0 - 0.1));
-    return Side{input,
-                photo,
-                inner,
-                before,
-                stretched,
-                static_cast<float>(whole ? static_cast<double>(inner) / photo : gain),
-                static_cast<float>(whole ? before : (input - photo * gain) / 2)};
+    const double own = whole ? static_cast<double>(inner) / photo : gain, left = (input - photo * gain) / 2;
+    return Side{
+        input, photo, inner, before, stretched, static_cast<float>(own), static_cast<float>(whole ? before : left)};
   };
   x = side(photo_width, width), y = side(photo_height, height);
 }

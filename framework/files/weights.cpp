@@ -33,7 +33,8 @@ detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file, c
     fail(file->path(), ": not an ONNX model, which begins with its ir_version (a byte 08, then the number)",
          found_content(bytes));
   }
-  if (!content_of(bytes).name.empty())
+  // Of what begins as a pickle and is none, the first byte is of a length.
+  if (bytes[0] != std::byte{0x80} && !content_of(bytes).name.empty())
     fail(file->path(), ": not a safetensors, .onnx, .npy or .pth file", found_content(bytes));
   return read_safetensors(std::move(file));  // says what is wrong with it
 }

@@ -24,7 +24,7 @@ T as(nb::handle value, std::string_view what, std::string_view type) {
   nb::object number = nb::borrow(value);
   if (integer && PyIndex_Check(value.ptr()) != 0) number = nb::steal(PyNumber_Index(value.ptr()));
   const bool truth = integer && PyBool_Check(value.ptr()) != 0;
-  if (!truth && number.is_valid() && nb::try_cast<T>(number, result, false)) return result;
+  if (!truth && number.is_valid() && nb::try_cast<T>(number, result, std::is_floating_point_v<T>)) return result;
   PyErr_Clear();
   throw nb::type_error(detail::concat(what, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
 }

@@ -175,10 +175,6 @@ nb::object PyPlan::run(nb::handle inputs, nb::handle out, nb::handle stream_obje
   Plan& plan = this->plan();
   const cuda::Stream stream = stream_from(stream_object);
   std::vector<Lent> lent_inputs = take_inputs(plan, inputs, stream);
-  if (!out.is_none() && lent_inputs.size() == 1 && plan.input_names().size() > 1) {
-    fail("run: expected ", plan.input_names().size(),
-         " inputs, got 1 and out=; several inputs are a tuple, plan((x, y))");
-  }
   const std::vector<Tensor> tensors = tensors_of(lent_inputs);
   std::vector<Lent> lent_outputs;
   if (!out.is_none()) lent_outputs = take_outputs(out, stream);

@@ -5,6 +5,8 @@
 
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
+#include "options.h"
 #include "plan.h"
 #include "result.h"
 
@@ -38,6 +40,24 @@ std::string plan_text(const PyPlan& self) {
   return detail::concat("<lamina.Plan ", ports(p.input_names(), p.input_shapes(), p.input_dtypes()), " -> ",
                         ports(p.output_names(), p.output_shapes(), p.output_dtypes()), " on ", options.device, ", ",
                         name(options.precision), '>');
+}
+
+/// A run as Python calls it. What does not fit is taken here too, to be told in the words of those who call: nanobind's
+/// say which arguments C++ has.
+nb::object run(PyPlan& self, nb::handle x, const nb::args& more, nb::handle out, nb::handle stream, nb::handle stop,
+               nb::handle time, const nb::kwargs& others) {
+  if (more.size() > 0)
+    throw nb::type_error(
+        "plan: expected x, and out, stream, stop and time by name; several inputs are a tuple, plan((x, y))");
+  for (const auto& other : others) {
+    const std::vector<std::string> known = {"x", "out", "stream", "stop", "time"};
+    const std::string name = nb::str(other.first).c_str(), nearest = detail::nearest_text(name, known);
+    throw nb::type_error(detail::concat("plan: there is no option ", detail::quote(name), nearest).c_str());
+  }
+  if (!stop.is_none() && !nb::isinstance<std::stop_source>(stop))
+    throw nb::type_error("stop: expected a lamina.Stop or None");
+  return self.run(x, out, stream, stop.is_none() ? nullptr : nb::cast<const std::stop_source*>(stop),
+                  time.is_none() ? std::nullopt : std::optional(as<double>(time, "time", "seconds or None")));
 }
 
 /// The tensor is part of the plan and the next run writes over it, so Python gets a copy.
@@ -88,8 +108,9 @@ void bind_memory(nb::module_& m) {
 
 }  // namespace
 
-#define LAMINA_RUN                                                                                                    \
-  "(self, x: typing.Any, out: typing.Any = None, stream: typing.Any = None, stop: Stop | None = None, time: float | " \
+#define LAMINA_RUN                                                                                                     \
+  "(self, x: typing.Any, *, out: typing.Any = None, stream: typing.Any = None, stop: Stop | None = None, time: float " \
+  "| "                                                                                                                 \
   "None = None) -> typing.Any"
 
 void bind_plan(nb::module_& m) {
@@ -120,11 +141,12 @@ void bind_plan(nb::module_& m) {
   nb::class_<PyPlan>(m, "Plan",
                      "A network compiled for one device, batch and precision. One thread at a time may use it: compile "
                      "one for each,\nthey share the weights. The GIL is released while it runs.")
-      .def("__call__", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::arg("stop").none() = nb::none(), nb::arg("time") = nb::none(), nb::sig("def __call__" LAMINA_RUN),
-           run_doc)
-      .def("run", &PyPlan::run, nb::arg("x").none(), nb::arg("out") = nb::none(), nb::arg("stream") = nb::none(),
-           nb::arg("stop").none() = nb::none(), nb::arg("time") = nb::none(), nb::sig("def run" LAMINA_RUN), run_doc)
+      .def("__call__", &run, nb::arg("x") = nb::none(), nb::arg("more"), nb::arg("out") = nb::none(),
+           nb::arg("stream") = nb::none(), nb::arg("stop") = nb::none(), nb::arg("time") = nb::none(),
+           nb::arg("others"), nb::sig("def __call__" LAMINA_RUN), run_doc)
+      .def("run", &run, nb::arg("x") = nb::none(), nb::arg("more"), nb::arg("out") = nb::none(),
+           nb::arg("stream") = nb::none(), nb::arg("stop") = nb::none(), nb::arg("time") = nb::none(),
+           nb::arg("others"), nb::sig("def run" LAMINA_RUN), run_doc)
       .def_prop_ro(
           "input_names", [](const PyPlan& self) { return names_of(self.plan().input_names()); },
           nb::sig("def input_names(self) -> tuple[str, ...]"))

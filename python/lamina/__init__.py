@@ -36,6 +36,7 @@ Stop.__doc__ = """What ends runs that were given it, from another thread. It sta
     threading.Timer(0.2, stop.request).start()
     y = model(x, stop=stop)          # or plan(x, stop=stop): lamina.Stopped once it is requested, before the next step
 """
+NoSuchFile.__str__ = BaseException.__str__  # type: ignore[method-assign]  # its message, and not what an OSError makes of errno
 for _kind in (Error, Failed, FileAccess, NoSuchFile, OutOfMemory, PoolFull, Stopped, Unsupported):
     _kind.__module__ = __name__
 

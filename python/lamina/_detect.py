@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 
 from . import _core
 from ._core import Error, Stop, Unsupported, nearest_text
-from ._html import Bar, table
+from ._html import Bar, brief, table
 from ._network import Network
 from ._photos import Photo, Picture, Pixels, is_one, listed
 from ._signatures import options_but, with_options
@@ -40,6 +40,9 @@ class Detection(NamedTuple):
     """uint8 [height, width], 0 or 1, of a segmentation model"""
     turned: Array | None = None
     """float32 [5]: middle x and y, width, height, angle in radians, of a model of turned boxes"""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Detections(Sequence[Detection]):
@@ -89,6 +92,9 @@ class Detected(NamedTuple):
     """None if there is an error"""
     error: str | None = None
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 class Detector:
     """Finds things in photographs with an export of YOLO (v5 to 26), RT-DETR or torchvision's, as its own Python does.
@@ -115,32 +121,32 @@ class Detector:
 
     @overload
     def __call__(self, photo: bytes | bytearray | memoryview | OpenFile | Picture, confidence: float = 0.25, iou: float = 0.45, *,
-                 classes: Sequence[int | str] = (), across_classes: bool = False, most: int = 300, masks: bool = True,
+                 classes: int | str | Sequence[int | str] = (), across_classes: bool = False, most: int = 300, masks: bool = True,
                  upright: bool = True, stop: Stop | None = None, time: float | None = None) -> Detections: ...
 
     @overload  # a path may be a folder's, an array several photographs: which of the two it is shows when it runs
-    def __call__(self, photo: Path | Pixels, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
+    def __call__(self, photo: Path | Pixels, confidence: float = 0.25, iou: float = 0.45, *, classes: int | str | Sequence[int | str] = (),
                  across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True,
                  stop: Stop | None = None, time: float | None = None) -> Any: ...
 
     @overload
-    def __call__(self, photo: Iterable[Photo], confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
+    def __call__(self, photo: Iterable[Photo], confidence: float = 0.25, iou: float = 0.45, *, classes: int | str | Sequence[int | str] = (),
                  across_classes: bool = False, most: int = 300, masks: bool = True, upright: bool = True,
                  stop: Stop | None = None, time: float | None = None) -> list[Detected]: ...
 
     @with_options
-    def __call__(self, photo: Any, confidence: float = 0.25, iou: float = 0.45, *, classes: Sequence[int | str] = (),
+    def __call__(self, photo: Any, confidence: float = 0.25, iou: float = 0.45, *, classes: int | str | Sequence[int | str] = (),
                  across_classes: bool = False, most: int = 300, masks: bool = True,
                  upright: bool = True, stop: Stop | None = None, time: float | None = None) -> Detections | list[Detected]:
         """What is in a photograph: a path, the bytes of a file, an open file, an image of Pillow, or pixels uint8 [H, W, 3].
         A folder, or several photographs, give a list of Detected, in order; one that cannot be read has an `error` there.
 
         confidence: the score that a thing has to exceed. iou: how far boxes of a class may overlap, or with
-        across_classes of any. classes: those wanted, by number or name. most: things of a photograph. upright turns it as
+        across_classes of any. classes: those wanted, by number or name, one or several. most: things of a photograph. upright turns it as
         its EXIF data say. stop: once another thread requests it, Stopped is raised; time: so many seconds after which that
         happens, of each photograph, once it is read. Ctrl-C ends it too.
         """
-        wanted = [self._number(kind) for kind in classes]
+        wanted = [self._number(kind) for kind in ([classes] if isinstance(classes, (str, int)) else classes)]
 
         def found_in(pixels: Any) -> Detections:
             boxes, scores, labels, *rest = self._detector.detect(pixels, confidence, iou, wanted, across_classes, most, masks, upright, stop, time)
@@ -156,8 +162,10 @@ class Detector:
         return found_in(photo) if is_one(photo) else [row_of(each) for each in listed(photo)]
 
     def _number(self, kind: int | str) -> int:
+        if not isinstance(kind, (str, SupportsIndex)):
+            raise TypeError(f"classes: expected names or numbers of classes, got {kind!r}")
         if not isinstance(kind, str):
-            return kind
+            return kind.__index__()
         lower = [name.lower() for name in self.names]
         if kind.lower() not in lower:
             raise Error(f"classes: expected a class of the model, got {kind!r}{nearest_text(kind, self.names)}")

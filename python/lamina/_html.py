@@ -1,9 +1,11 @@
-"""What a notebook shows of answers and models."""
+"""What a notebook and an interpreter show of answers and models."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
+from typing import Any
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -13,6 +15,19 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
                                 for cell in cells) + "</tr>"
 
     return f"<table><thead>{row(head, 'th')}</thead><tbody>{''.join(row(cells, 'td') for cells in rows)}</tbody></table>"
+
+
+def brief(row: Any) -> str:
+    """The text of a named tuple. Of the bytes of a file, of pixels, and of all that is long it says what they are."""
+    def text_of(value: Any) -> str:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return f"<{len(value)} bytes>"
+        if math.prod(getattr(value, "shape", ())) > 16:
+            return f"<{value.dtype} {list(value.shape)}>"
+        text = repr(value)
+        return text if len(text) < 400 else f"<{type(value).__name__} of {len(value)}>" if hasattr(value, "__len__") else f"{text[:400]}..."
+
+    return f"{type(row).__name__}({', '.join(f'{name}={text_of(value)}' for name, value in zip(row._fields, row))})"
 
 
 class Bar:

@@ -204,6 +204,8 @@ class Network:
         for name, declared in ports:
             given: tuple[int, ...] = getattr(arrays.get(name), "shape", ())
             if declared[:1] == ("N",) and len(given) == len(declared) and not apart:
+                if given[0] == 0:
+                    raise Error(f"{name}: expected 1 image or more, got {text_of(given)}")
                 keywords.setdefault("batch", given[0])
             if given and (is_open(declared) or "N" in declared[not apart:]):
                 extents = tuple(given[i] for i in (0, 3, 1, 2)) if turned and len(given) == 4 else tuple(given)
@@ -252,5 +254,15 @@ class Network:
         return self.graph.input_shapes
 
     @property
+    def input_dtypes(self) -> tuple[str, ...]:
+        """ "f32", "u8", ... of each input."""
+        return self.graph.input_dtypes
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         return self.graph.output_names
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]:
+        """As input_shapes; None of an output whose shape compiling alone tells."""
+        return self.graph.output_shapes

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _core
 from ._core import Error, Preprocess
-from ._html import Bar, Classes, table
+from ._html import Bar, Classes, brief, table
 from ._network import Idle, Network, is_open
 from ._pool import Pool
 from ._sources import OpenFile
@@ -46,6 +46,9 @@ class Classified(NamedTuple):
     """The most probable first; empty if there is an error"""
     error: str | None = None
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 class Photographs(list[Classified]):
     """Those of a folder, or several, in order."""
@@ -67,7 +70,7 @@ def photos_of(folder: Path) -> list[str]:
 def is_one(photos: Any) -> bool:
     """Whether it is one photograph, not several nor a folder of them."""
     if isinstance(photos, (str, os.PathLike)):
-        return not Path(photos).is_dir()
+        return not os.path.isdir(photos)  # as which a Path has the empty text
     if getattr(getattr(photos, "dtype", None), "kind", "") in ("O", "S", "U"):  # an array of paths, a column of them
         return False
     several = len(getattr(photos, "shape", ())) == 4 and str(photos.dtype).endswith("uint8")

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _core
 from ._core import Error, Unsupported
+from ._html import brief
 from ._model import Model, load
 from ._network import Network, is_open
 from ._photos import Photo, Pixels, listed, preprocess_of
@@ -47,6 +48,9 @@ class Quantized(NamedTuple):
     """Groups of channels that were brought to ranges alike"""
     unread: list[tuple[Photo, str]]
     """Photographs that cannot be read, which were passed over, and why"""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 @with_options

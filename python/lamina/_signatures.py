@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
+from . import _core
 from ._core import nearest_text
 from ._options import DEFAULTS, EXPLAINED, CompileOptions
 
@@ -37,9 +40,14 @@ def with_options(function: Function, without: Collection[str] = ()) -> Function:
     """Says which keywords a function's **options are, and what they mean, and refuses others in the function's name."""
     signature = spelled_out(inspect.signature(function), without)
     special = function.__name__.startswith("__")
+    by_place = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
 
     @wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
+        if len(arguments) > len(by_place):
+            name = type(arguments[0]).__name__ if special else function.__name__
+            several = "; several inputs are a tuple, model((x, y))" if by_place == ["self", "x"] else ""
+            raise TypeError(f"{name}: expected {', '.join(by_place[1:])} and the rest by name, got {len(arguments) - 1} by place{several}")
         for name in keywords:
             if name not in signature.parameters:
                 known = [parameter for parameter in signature.parameters if parameter != "self"]
@@ -66,14 +74,51 @@ def written_in(native: Any) -> inspect.Signature:
     return spelled_out(inspect.signature(names[native.__name__]))
 
 
+KINDS = {"int": SupportsIndex, "float": SupportsFloat, "bool": bool, "str": str, "bytes": bytes, "None": type(None)}
+
+
+def fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of one of the types of an annotation, of which those that are not known here fit all."""
+    for text in str(annotation).split(" | "):
+        kind = KINDS.get(text) or getattr(_core, text.rpartition(".")[2], None)
+        if not isinstance(kind, type) or isinstance(value, kind):
+            return True
+    return False
+
+
+def in_words(signature: inspect.Signature, name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> str:
+    """What is wrong with arguments that a function of nanobind's does not take."""
+    try:
+        given = signature.bind(*arguments, **keywords).arguments
+    except TypeError as problem:
+        unknown = next((keyword for keyword in keywords if keyword not in signature.parameters), None)
+        return f"{name}: {problem}" + (nearest_text(unknown, list(signature.parameters)) if unknown else "")
+    for parameter, value in given.items():
+        if not fits(value, expected := signature.parameters[parameter].annotation):
+            return f"{parameter}: expected {expected}, got {type(value).__name__}"
+    given.pop("self", None)
+    return (f"{name}: expected {', '.join(f'{each}: {signature.parameters[each].annotation}' for each in given)}; got "
+            + ", ".join(type(value).__name__ for value in given.values()))
+
+
 def described(native: Any) -> Any:
-    """A function of nanobind's, which can be asked nothing, as one of Python's."""
+    """A function of nanobind's, which can be asked nothing, as one of Python's; its errors say what these of Python's do."""
     def call(*arguments: Any, **keywords: Any) -> Any:
-        return native(*arguments, **keywords)
+        try:
+            return native(*arguments, **keywords)
+        except TypeError as error:
+            if not re.search("incompatible function arguments|another type of argument", str(error)):
+                raise
+            raise TypeError(in_words(signature, spoken, arguments, keywords)) from None
+        except FileNotFoundError as error:
+            error.errno = errno.ENOENT
+            error.filename = next((each for each in (*arguments, *keywords.values()) if isinstance(each, (str, os.PathLike))), None)
+            raise
 
     for name in ("__module__", "__name__", "__qualname__"):
         setattr(call, name, getattr(native, name))
     signature = written_in(native)
+    spoken = native.__qualname__.split(".")[-2 if native.__name__.startswith("__") else -1]
     call.__signature__ = signature  # type: ignore[attr-defined]
     call.__doc__ = explained(native.__nb_signature__[0][1], signature)
     return call

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Protocol
 
+from ._core import NoSuchFile
+
 
 class OpenFile(Protocol):
     """Opened as "rb", an io.BytesIO, ..."""
@@ -19,6 +21,8 @@ Source = Path | bytes | bytearray | memoryview | OpenFile
 
 def file_of(source: Source) -> Path | bytes:
     """A path as it is; of all else the bytes."""
+    if source == "":
+        raise NoSuchFile("expected the path of a file, got an empty text")
     if isinstance(source, (str, os.PathLike, bytes)):
         return source
     content: Any = source if isinstance(source, (bytearray, memoryview)) else getattr(source, "read", lambda: None)()

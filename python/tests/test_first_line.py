@@ -243,8 +243,10 @@ def test_what_a_call_lacks_is_said(digits, x):
     graph = lamina.Graph()
     graph.output(graph.add("sum", "Add", (graph.input("a", ("N", 3)), graph.input("b", ("N", 3)))))
     plan, one = graph.compile(device="cpu"), np.ones((1, 3), np.float32)
-    with pytest.raises(lamina.Error, match=r"expected 2 inputs, got 1 and out=; several inputs are a tuple"):
+    with pytest.raises(TypeError, match="several inputs are a tuple"):
         plan(one, one)
+    with pytest.raises(lamina.Error, match="expected 2 inputs, got 1"):
+        plan(one, out=one)
     assert (plan((one, one)) == 2).all()
 
 

@@ -46,12 +46,12 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
-    "framework/c": 716,  # detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
-    "framework/detect": 804,  # of what a side has to be a multiple; boxes, scores and classes apart, with points or masks, names of COCO's 91; what exporters note is read by graph
+    "framework/c": 720,  # reserved fields, labels and sides that do not agree; detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
+    "framework/detect": 806,  # classes and sizes that a model has not; of what a side has to be a multiple; boxes, scores and classes apart, with points or masks, names of COCO's 91; what exporters note is read by graph
     "framework/onnx": 2_376,  # bodies of loops and scans; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
-TESTS = {"tests": 34_590, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 34_592, "tests/cuda/map": 1_410}  # which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when
 # it has. It is beyond that by 475 and 220 of a CPU's poolings of planes: pooling, concatenation and eight bits have
 # kernels beside Maps, and 690 lines are of "Attention, small products and eight bits", which allows 700; 360 of

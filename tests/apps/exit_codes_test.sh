@@ -44,6 +44,8 @@ done <<'ROWS'
 2 the_model_has_no_input inspect digits --constant no=3
 2 for_its_key_"no" inspect digits --key no
 2 expected_extents inspect digits --input-shape input=ax3
+2 photographs_are_numbers_up_to_1, classify PHOTO --model digits --scale 1/255 --mean 123
+2 photographs_are_numbers_up_to_1, classify PHOTO --model digits --scale 1/255 --std 58
 2 expected_32 serve --model digits --size digits=3 --port 0
 # work that fails
 1 no_such_file classify nothing.png --model digits
@@ -57,7 +59,22 @@ done <<'ROWS'
 0 lamina --version
 0 classify classify --help
 0 classes|% classify PHOTO --model digits --device cpu
+0 classes|% classify PHOTO --model digits --device cpu --scale 1/127.5 --mean 1
+0 next: doctor
 ROWS
+
+# A variable that is not set, between quotes.
+expect 2 'a file or an option: got "", which names nothing' classify ""
+expect 2 '^lamina: --model: got "", which names nothing' classify "$digit" --model ""
+
+# Examples in --help, of what is in the clone, run as they are written.
+mkdir docs tests && cp -r "$source"/weights . && cp -r "$source"/docs/images docs/ && cp -r "$source"/tests/golden tests/
+for command in features classify run verify inspect quantize doctor; do
+  "$lamina" --help | grep -q "^  $command " && while read -r _ words; do
+    # shellcheck disable=SC2086
+    expect 0 '' $words
+  done < <("$lamina" $command --help | grep -E '^  lamina ' | grep -vE '\.(pth|ckpt|onnx)')
+done
 
 # Commands that a build can leave out: `doctor` says which it has, and their names say what else has them.
 for room in detect quantize serve; do

@@ -19,8 +19,10 @@ DIGIT = (SOURCE / "weights/digits/7.png").read_bytes()
 
 class Detectors(unittest.TestCase):
     def test_things_are_found(self):
-        models = ("tests/golden/detect/raw.onnx", "tests/golden/detect/open.onnx", "tests/golden/detect/apart.onnx", "weights/digits.safetensors")
-        server = Server(LAMINA, SOURCE, *(word for model in models for word in ("--model", model)))
+        models = ("tests/golden/detect/raw.onnx", "tests/golden/detect/open.onnx", "tests/golden/detect/apart.onnx", "weights/digits.safetensors",
+                  "tests/golden/silu.onnx")  # python/tests/onnx_writer.py wrote it: Conv, Sigmoid, Mul, GlobalAveragePool, Flatten
+        # What is said of all models is not said of detectors, which say it by what they are; "yolo" is what these are.
+        server = Server(LAMINA, SOURCE, *(word for model in models for word in ("--model", model)), "--preprocess", "caffe", "--preprocess", "raw=yolo")
         if server.ask("/detect")[0] == 404:  # built with LAMINA_DETECT=OFF
             return self.assertEqual(server.stop(), 0)
         status, answer = server.json("/detect?model=raw&confidence=0.5", DIGIT)
@@ -33,7 +35,8 @@ class Detectors(unittest.TestCase):
         self.assertEqual(server.json("/detect?model=open&confidence=0.5", DIGIT)[1]["detections"], answer["detections"])
         self.assertIn("person", {thing["name"] for thing in server.json("/detect?model=apart", DIGIT)[1]["detections"]})
         self.assertEqual([(model["task"], model["answers"]) for model in server.json("/models")[1]],
-                         [("detect", "detect")] * 3 + [("", "classify")])
+                         [("detect", "detect")] * 3 + [("", "classify")] * 2)
+        self.assertEqual(server.json("/models")[1][-1]["layer"], "silu")  # and not the sigmoid that it is made with
         for words, query in (("from 0 to 1", "model=raw&iou=2"), ("classifier", "model=digits")):
             status, answer = server.json(f"/detect?{query}", DIGIT)
             self.assertTrue(status == 400 and words in answer["error"], answer)

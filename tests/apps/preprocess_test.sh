@@ -96,7 +96,7 @@ seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safeten
 seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --preprocess imagenet --mean $levels_mean --std 58.395,57.12,57.375
 seen '[1, 3, 8, 8]' 0,0=2.2489083,-1.1428571,-1.8044444 -- --model fixed.safetensors --preprocess imagenet --mean $levels_mean
 seen '[1, 3, 8, 8]' 0,0=0.515,-0.256,-0.406 -- --model fixed.safetensors --std 255 --mean $levels_mean
-seen '[1, 3, 8, 8]' 0,0=-99,-99.8,-100 -- --model fixed.safetensors --mean 100 --scale 1/255
+seen '[1, 3, 8, 8]' 0,0=0,-0.8,-1 -- --model fixed.safetensors --mean 1 --scale 1/255
 seen '[1, 3, 4, 4]' 0,0=0,0,0 1,1=1,0.2,0 -- --model open.safetensors --size 4 --resize 2 --scale 1/255
 # not square: what is made of the photograph has the input's proportions
 seen '[1, 3, 8, 16]' 0,0=1,0.2,0 7,15=1,0.2,0 -- --model long.safetensors --scale 1/255

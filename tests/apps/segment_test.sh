@@ -152,6 +152,10 @@ expect 0 'wrote here/b.png-segments.png' segment here --model fixed.safetensors 
 check 'no photograph of the run is overwritten' cmp -s quarters.ppm here/b-segments.png
 expect 2 'no/such' segment quarters.ppm --model fixed.safetensors --json no/such/file.json
 
+# What a model file says of photographs holds for every command, which for a segmenter may be less than it sees without.
+expect 0 'from now on the model sees the middle of a photograph; --fit stretch' convert fixed.safetensors middle.safetensors --preprocess imagenet
+check 'the whole is not said to be less' test -z "$("$lamina" convert fixed.safetensors whole.safetensors --preprocess imagenet --fit stretch 2>&1 >/dev/null)"
+
 # features keeps pictures apart in the same way
 expect 0 'a.ppm-features.png' features many/a.ppm many/deeper/a.ppm many/more/a.ppm --model "$model" --out maps
 check 'a picture of features for each' test "$(ls maps | wc -l)" -eq 3

@@ -10,6 +10,9 @@ static lamina_detector* detector_of(const char* source_dir, const char* name) {
   snprintf(path, sizeof path, "%s/tests/golden/detect/%s.onnx", source_dir, name);
   EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
   const lamina_compile_options options = {.size = sizeof options, .device = "cpu"};
+  if (strcmp(name, "raw") == 0)
+    EXPECT_FAILS(lamina_detector_create(model, &options, 32, &detector),
+                 "[1, 3, 64, 96] is of one size, and not of 32");
   EXPECT(lamina_detector_create(model, &options, 0, &detector) == LAMINA_OK);
   lamina_model_free(model);
   return detector;
@@ -55,6 +58,11 @@ static void test_boxes(const char* source_dir, const char* photo) {
   EXPECT_FAILS(lamina_detector_read(detector, photo, &options, &again), "got -1");
   options = (lamina_detect_options){.size = sizeof options, .confidence = 2};
   EXPECT_FAILS(lamina_detector_read(detector, photo, &options, &again), "confidence from 0 to 1, got 2");
+  const int32_t no_class = 3;
+  options = (lamina_detect_options){.size = sizeof options, .classes = &no_class, .class_count = 1};
+  EXPECT_FAILS(lamina_detector_read(detector, photo, &options, &again), "classes: the model's are 0 to 2, got 3");
+  options = (lamina_detect_options){.size = sizeof options, .reserved = 2};
+  EXPECT_FAILS(lamina_detector_read(detector, photo, &options, &again), "options.reserved: expected 0, got 2");
   options = (lamina_detect_options){.size = sizeof options, .class_count = 1};
   EXPECT_FAILS(lamina_detector_read(detector, photo, &options, &again),
                "options.classes: expected a pointer, got NULL");

@@ -2,8 +2,8 @@
 
 #include "c_test.h"
 
-/* (python/tests/onnx_writer.py wrote the file: Relu, Reshape.) What a file leaves open, the number of dimensions too, and values that shapes depend on are for the program to say:
-   y has the shape that `shape` says of x's numbers. */
+/* (python/tests/onnx_writer.py wrote the file: Relu, Reshape.) What a file leaves open, the number of dimensions too,
+   and values that shapes depend on are for the program to say: y has the shape that `shape` says of x's numbers. */
 static void test_open(const char* path) {
   lamina_model* model = NULL;
   lamina_plan* plan = NULL;
@@ -14,7 +14,8 @@ static void test_open(const char* path) {
   EXPECT_FAILS(lamina_model_compile(model, NULL, &plan), "is open; lamina_compile_options.input_shapes gives it");
 
   const lamina_port x = {.name = "x", .shape = {2, 3}, .rank = 2};
-  lamina_compile_options options = {.size = sizeof options, .device = "cpu", .input_shapes = &x, .input_shape_count = 1};
+  lamina_compile_options options = {
+      .size = sizeof options, .device = "cpu", .input_shapes = &x, .input_shape_count = 1};
   EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "give its value as lamina_compile_options.constants");
   int64_t extents[] = {3, 2};
   const lamina_tensor shape = {.data = extents, .shape = {2}, .rank = 1, .dtype = LAMINA_I64};
@@ -42,10 +43,12 @@ static void test_preprocess(const char* onnx, const char* photo) {
   EXPECT(lamina_model_load(onnx, &model) == LAMINA_OK);
   EXPECT_FAILS(lamina_photo_side(model, &side), "lamina_model_set_preprocess does");
   EXPECT_FAILS(lamina_photo_read(model, photo, input, 3 * 16 * 16), "lamina_model_set_preprocess does");
-  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"resise\": 16}"), "preprocess: unknown key \"resise\"; nearest: \"resize\"");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"resise\": 16}"),
+               "preprocess: unknown key \"resise\"; nearest: \"resize\"");
   EXPECT_FAILS(lamina_model_set_preprocess(model, "{\"sides"), "not valid JSON: parse error at line 1");
   EXPECT_FAILS(lamina_model_set_preprocess(model, NULL), "preprocess: expected a pointer, got NULL");
-  EXPECT_FAILS(lamina_model_set_preprocess(model, "imagnet"), "expected one of imagenet, symmetric, caffe, yolo, yolox");
+  EXPECT_FAILS(lamina_model_set_preprocess(model, "imagnet"),
+               "expected one of imagenet, symmetric, caffe, yolo, yolox");
   EXPECT(lamina_model_set_preprocess(model, "yolox") == LAMINA_OK);
   EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 640);
   EXPECT(lamina_model_set_preprocess(model, "caffe") == LAMINA_OK);
@@ -53,6 +56,7 @@ static void test_preprocess(const char* onnx, const char* photo) {
   EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK);
   EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 224);
   EXPECT(lamina_model_set_preprocess(model, "{\"resize\": 16, \"crop\": 16}") == LAMINA_OK);
+  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 16);
   EXPECT(lamina_photo_read(model, photo, input, 3 * 16 * 16) == LAMINA_OK);
   EXPECT(fabsf(input[0] + 0.485f / 0.229f) < 1e-6f); /* black */
   lamina_model_free(model);
@@ -132,6 +136,18 @@ static void test_limits(const lamina_model* model) {
   lamina_plan_free(plan);
 }
 
+/* An input of its own size takes no photographs of another. */
+static void test_fixed_side(const char* path) {
+  lamina_model* model = NULL;
+  int32_t side = 0;
+  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
+  EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK);
+  EXPECT_FAILS(lamina_photo_side(model, &side), "the model's input is 64 pixels high, and not 224");
+  EXPECT(lamina_model_set_preprocess(model, "{\"resize\": 64, \"crop\": 64}") == LAMINA_OK);
+  EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 64);
+  lamina_model_free(model);
+}
+
 /* What the numbers are, the model says: those of a sigmoid are probabilities, and a lone one is of two classes. */
 static void test_sigmoid(const char* path) {
   lamina_model* model = NULL;
@@ -141,17 +157,19 @@ static void test_sigmoid(const char* path) {
   EXPECT(best[0].index == 1 && best[0].score == 0.9f && best[1].index == 2 && best[1].score == 0.8f);
   EXPECT(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 2) == LAMINA_OK);
   EXPECT(best[0].index == 0 && best[0].score == 0.75f && best[1].index == 1 && best[1].score == 0.25f);
-  EXPECT_FAILS(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 3), "expected at most 2 classes, got 3");
+  EXPECT_FAILS(lamina_model_top_classes(model, (const float[]){0.25f}, 1, best, 3),
+               "expected at most 2 classes, got 3");
   EXPECT_FAILS(lamina_model_top_classes(NULL, (const float[]){0.25f}, 1, best, 1), "model: expected a pointer");
   lamina_model_free(model);
 }
 
-
 void test_models(const char* source_dir, const lamina_model* digits) {
   char lamina[4096], path[4096];
   snprintf(lamina, sizeof lamina, "%s/weights/digits/7.png", source_dir);
-  snprintf(path, sizeof path, "%s/tests/golden/detect/raw.onnx", source_dir);
+  snprintf(path, sizeof path, "%s/tests/golden/detect/open.onnx", source_dir);
   test_preprocess(path, lamina);
+  snprintf(path, sizeof path, "%s/tests/golden/detect/raw.onnx", source_dir);
+  test_fixed_side(path);
   snprintf(lamina, sizeof lamina, "%s/weights/digits.safetensors", source_dir);
   test_memory(lamina, path);
   snprintf(path, sizeof path, "%s/tests/golden/open_shape.onnx", source_dir);

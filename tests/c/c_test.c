@@ -91,12 +91,17 @@ static void test_photo(const lamina_model* model, const char* path) {
   EXPECT(again[0] == again[PIXELS / 3 - 1]);
   picture.format = 6;
   EXPECT_FAILS(lamina_photo_convert(model, &picture, again, PIXELS), "got 6");
+  picture.format = LAMINA_GRAY, picture.reserved = 5;
+  EXPECT_FAILS(lamina_photo_convert(model, &picture, again, PIXELS), "picture.reserved: expected 0, got 5");
 
   lamina_plan* plan = NULL;
   EXPECT(lamina_model_compile(model, NULL, &plan) == LAMINA_OK);
   const lamina_tensor given = images(input, 1);
   lamina_tensor logits;
   lamina_scored best[2];
+  lamina_tensor odd = given;
+  odd.reserved = 1;
+  EXPECT_FAILS(lamina_plan_run(plan, &odd, 1, &logits, 1, NULL), "tensor.reserved of 0, got 1");
   EXPECT(lamina_plan_run(plan, &given, 1, &logits, 1, NULL) == LAMINA_OK);
   EXPECT(logits.rank == 2 && logits.shape[0] == 1 && logits.shape[1] == CLASSES && logits.device == LAMINA_HOST);
   EXPECT(lamina_top_classes(logits.data, CLASSES, best, 2) == LAMINA_OK);
@@ -105,6 +110,8 @@ static void test_photo(const lamina_model* model, const char* path) {
   lamina_scored same[2];
   EXPECT(lamina_model_top_classes(model, logits.data, CLASSES, same, 2) == LAMINA_OK);
   EXPECT(memcmp(best, same, sizeof best) == 0);
+  static const float twenty[20] = {0};
+  EXPECT_FAILS(lamina_model_top_classes(model, twenty, 20, same, 2), "numbers: expected 10, one for each label");
   lamina_plan_free(plan);
 }
 

@@ -235,7 +235,7 @@ function listen() {
   });
   on($("save"), "click", savePicture);
   on($("link"), "click", copyLink);
-  on($("play"), "click", () => lesson ? stopLesson() : playLesson());
+  on($("play"), "click", () => lesson > 0 ? pauseLesson() : playLesson());
 
   const within = (e, target) => { const b = target.getBoundingClientRect(); return [(e.clientX - b.left) / b.width, (e.clientY - b.top) / b.height]; };
   // The window follows the pointer and stays where one clicks: a mouse that leaves brings it back there, a finger leaves it where it is.

@@ -248,26 +248,34 @@ function showText() {
 }
 
 // The lesson: pixel by pixel at one place, then place after place until the map is whole.
-let lesson = 0;
+let lesson = 0, held = 0;  // the frame to come, below zero while it pauses; its milliseconds until now
 function stopLesson() {
   cancelAnimationFrame(lesson);
-  lesson = 0;
+  lesson = held = 0;
   $("play").textContent = "Show me step by step";
   $("number").ariaLive = "polite";
   if (state.maps) showWindow();
 }
 
+function pauseLesson() {
+  cancelAnimationFrame(lesson);
+  lesson = -1;
+  $("play").textContent = "Go on";
+  $("number").ariaLive = "polite";
+}
+
 function playLesson() {
+  const from = held;
   stopLesson();
   const [, h, w] = state.shape, pixels = state.colours ? state.filters.shape[2] * state.filters.shape[3] : 0;
   const above = getComputedStyle($("pair")).position === "sticky" ? $("pair").offsetHeight : 0;  // which would cover it
   $("explain").style.scrollMarginTop = above + "px";
-  $("explain").scrollIntoView({ block: "nearest" });
-  const first = pixels ? 3200 : 0, pause = 1000, sweep = 3200, began = performance.now();
-  $("play").textContent = "Stop";
+  if (!from) $("explain").scrollIntoView({ block: "nearest" });
+  const first = pixels ? 3200 : 0, pause = 1000, sweep = 3200, began = performance.now() - from;
+  $("play").textContent = "Pause";
   $("number").ariaLive = "off";
   const step = now => {
-    const t = Math.max(0, now - began);
+    const t = held = Math.max(1, now - began);
     if (t > first + pause + sweep) return stopLesson();
     lesson = requestAnimationFrame(step);
     if (t < first) return showWindow({ upto: Math.floor(pixels * t / first), known: 0 });

@@ -16,8 +16,6 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::byte first_byte_of_a_pickle{0x80};
-
 // The first pickle of a legacy file is this number, 0x1950a86a20f9469cfc6c.
 constexpr std::string_view legacy_magic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t legacy_version = 1001;
@@ -207,7 +205,10 @@ class LegacyReader {
 }  // namespace
 
 bool looks_like_pth(const MappedFile& file) {
-  return looks_like_zip(file) || looks_like_tar(file) || file.bytes()[0] == first_byte_of_a_pickle;
+  // The first byte of a pickle; it may also be of the length that safetensors begin with, before the brace of the
+  // header.
+  const std::string_view text = text_of(file.bytes());
+  return looks_like_zip(file) || looks_like_tar(file) || (text[0] == '\x80' && text.substr(0, 9).back() != '{');
 }
 
 StoredTensors read_pth(std::shared_ptr<const MappedFile> file, const std::string& key) {

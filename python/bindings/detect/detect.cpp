@@ -150,9 +150,9 @@ void bind_detect(nb::module_& m) {
           nb::sig("def input_shape(self) -> tuple[int, ...]"))
       .def(
           "name", [](const PyDetector& self, int label) { return self.get().name(label); }, nb::arg("label"));
-  m.def("make_detector", &make_detector, nb::arg("given"), nb::arg("devices"), nb::arg("size"), nb::arg("labels"),
+  m.def("make_detector", &make_detector, nb::arg("given"), nb::arg("device"), nb::arg("size"), nb::arg("labels"),
         nb::arg("options"),
-        nb::sig("def make_detector(given: str | os.PathLike[str] | bytes | lamina._network.Network, devices: str, "
+        nb::sig("def make_detector(given: str | os.PathLike[str] | bytes | lamina._network.Network, device: str, "
                 "size: int, labels: "
                 "collections.abc.Sequence[str], **options: typing.Any) -> DetectorCore"));
 }

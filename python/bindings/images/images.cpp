@@ -9,6 +9,7 @@
 #include "gil.h"
 #include "images/photo.h"
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/images/named_preprocess.h"
 #include "options.h"
 #include "result.h"
@@ -89,7 +90,8 @@ constexpr std::array<const char*, 2> roundings = {"down", "nearest"};
 constexpr std::array<const char*, 2> placements = {"centre", "corner"};
 
 template <class Enum, std::size_t n>
-void set_named(Enum& result, const char* argument, const std::string& value, const std::array<const char*, n>& names) {
+void set_named(Enum& result, const char* argument, nb::handle given, const std::array<const char*, n>& names) {
+  const auto value = as<std::string>(given, argument, "a text");
   const auto found = std::ranges::find(names, value);
   if (found == names.end()) {
     fail(argument, ": expected ", names[0], n == 3 ? std::string(", ") + names[1] : "", " or ", names.back(),
@@ -110,13 +112,30 @@ std::array<T, 3> channels_of(nb::handle value, const char* argument, const char*
   throw nb::type_error(text.c_str());
 }
 
+constexpr std::array<const char*, 12> settings_names = {"resize",   "crop",      "mean",      "std",
+                                                        "divisor",  "order",     "aspect",    "fill",
+                                                        "rounding", "placement", "antialias", "crop_width"};
+
 nb::dict fields_of(nb::handle settings) {
   nb::dict fields;
-  for (const char* field : {"resize", "crop", "mean", "std", "divisor", "order", "aspect", "fill", "rounding",
-                            "placement", "antialias", "crop_width"}) {
-    fields[field] = settings.attr(field);
-  }
+  for (const char* field : settings_names) fields[field] = settings.attr(field);
   return fields;
+}
+
+[[noreturn]] void no_setting(const std::string& name) {
+  const std::vector<std::string> known(settings_names.begin(), settings_names.end());
+  const std::string nearest = detail::nearest_text(name, known);
+  throw nb::type_error(detail::concat("Preprocess: there is no setting ", detail::quote(name), nearest).c_str());
+}
+
+/// A mean beyond all photographs was said of other numbers.
+void require_within(const Preprocess& settings) {
+  const float most = 255 / std::abs(settings.divisor);
+  for (const float mean : settings.mean) {
+    if (std::abs(mean) > 1.01f * most)
+      fail("mean: with divisor=", settings.divisor, " photographs are numbers up to ", most, ", got ", mean,
+           "; divisor=1 leaves them the levels 0 to 255");
+  }
 }
 
 const char* order_of(const Preprocess& p) { return orders[static_cast<std::size_t>(p.order)]; }
@@ -136,18 +155,20 @@ void bind_images(nb::module_& m) {
       "CenterCrop(crop), ToTensor,\nNormalize(mean, std); then what Caffe's networks want otherwise.")
       .def(
           "__init__",
-          [](Preprocess* self, nb::handle resize, nb::handle crop, nb::handle mean, nb::handle std, float divisor,
-             const std::string& order, const std::string& aspect, nb::handle fill, const std::string& rounding,
-             const std::string& placement, bool antialias, int crop_width) {
+          [](Preprocess* self, nb::handle resize, nb::handle crop, nb::handle mean, nb::handle std, nb::handle divisor,
+             nb::handle order, nb::handle aspect, nb::handle fill, nb::handle rounding, nb::handle placement,
+             nb::handle antialias, nb::handle crop_width, const nb::kwargs& others) {
             constexpr const char* pixels = "a number of pixels";
+            for (const auto& other : others) no_setting(nb::str(other.first).c_str());
             Preprocess settings{as<int>(resize, "resize", pixels), as<int>(crop, "crop", pixels),
                                 channels_of<float>(mean, "mean", "a number"),
-                                channels_of<float>(std, "std", "a number"), divisor};
-            settings.crop_width = crop_width;
+                                channels_of<float>(std, "std", "a number"), as<float>(divisor, "divisor", "a number")};
+            require_within(settings);
+            settings.crop_width = as<int>(crop_width, "crop_width", pixels);
             set_named(settings.order, "order", order, orders);
             set_named(settings.aspect, "aspect", aspect, aspects);
             settings.fill = channels_of<std::uint8_t>(fill, "fill", "a number from 0 to 255");
-            settings.antialias = antialias;
+            settings.antialias = as<bool>(antialias, "antialias", "True or False");
             set_named(settings.rounding, "rounding", rounding, roundings);
             set_named(settings.placement, "placement", placement, placements);
             (void)window_of(1, 1, settings), (void)detail::level_table(settings);  // what is out of range is said now
@@ -156,7 +177,7 @@ void bind_images(nb::module_& m) {
           nb::arg("resize") = 256, nb::arg("crop") = 224, nb::arg("mean") = Rgb{0, 0, 0}, nb::arg("std") = Rgb{1, 1, 1},
           nb::arg("divisor") = 255.0f, nb::arg("order") = "rgb", nb::arg("aspect") = "kept",
           nb::arg("fill") = std::array<std::uint8_t, 3>{0, 0, 0}, nb::arg("rounding") = "down",
-          nb::arg("placement") = "centre", nb::arg("antialias") = true, nb::arg("crop_width") = 0,
+          nb::arg("placement") = "centre", nb::arg("antialias") = true, nb::arg("crop_width") = 0, nb::arg("others"),
           nb::sig(
               "def __init__(self, resize: int = 256, crop: int = 224, mean: float | collections.abc.Sequence[float] = "
               "(0, 0, 0), std: float | collections.abc.Sequence[float] = (1, 1, 1), divisor: float = 255, order: str = "

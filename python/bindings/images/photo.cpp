@@ -80,6 +80,7 @@ Photo::Photo(nb::handle photo, bool upright) {
       .transparency = upright ? Transparency::on_white : Transparency::ignored};  // as the command
   if (is_path(photo)) {
     const auto path = as<std::filesystem::path>(photo, "photo", "a path");
+    if (path.empty()) fail(ErrorKind::no_such_file, "photo: expected the path of a file, got an empty text");
     const WithoutGil release;
     decoded = read_image(path, options);
     view = decoded;

@@ -185,6 +185,8 @@ class IOBinding:
         """Of the last run, in the order in which they were bound."""
         return list(self._outputs)
 
+    get_outputs_as_ortvaluevector = get_outputs
+
     def copy_outputs_to_cpu(self) -> list[Any]:
         return [np.array(value.numpy()) for value in self._outputs]
 

@@ -29,6 +29,7 @@ binding.synchronize_inputs()
 session.run_with_iobinding(binding, ort.RunOptions())
 binding.synchronize_outputs()
 outputs = binding.get_outputs()
+assert [value.shape() for value in binding.get_outputs_as_ortvaluevector()] == [value.shape() for value in outputs]
 print(len(outputs), outputs[0].data_ptr() == total.data_ptr(), outputs[1].data_ptr() == kept.ctypes.data, y[0, 0] == x[0, 0])
 print(np.array_equal(kept, outputs[1].numpy()), np.asarray(outputs[0]).shape)
 

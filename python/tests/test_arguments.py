@@ -1,0 +1,89 @@
+"""What is said of arguments that do not fit: what was expected and what was given, in the words of what was called."""
+
+import copy
+import errno
+import pickle
+
+import lamina
+import numpy as np
+import pytest
+from conftest import ROOT
+
+ONES = np.ones((2, 3, 32, 32), np.float32)
+DIGIT = ROOT / "weights/digits/7.png"
+RAW = ROOT / "tests/golden/detect/raw.onnx"
+
+
+def plan(*arguments, **keywords):
+    return digits().compile(batch=2, device="cpu")(*arguments, **keywords)
+
+
+def digits():
+    return lamina.load(ROOT / "weights/digits.safetensors")
+
+
+def detector(**keywords):
+    return lamina.Detector(RAW, device="cpu", **keywords)
+
+
+REFUSED = {
+    "a second array is no out": (lambda: plan(ONES, ONES), TypeError, "plan: expected x, and out, stream, stop and time by name; several inputs are a tuple"),
+    "an option of none": (lambda: plan(ONES, otu=ONES), TypeError, 'plan: there is no option "otu"; nearest: "out"'),
+    "no array": (lambda: plan(), TypeError, "input: expected an array"),
+    "a time in words": (lambda: plan(ONES, time="soon"), TypeError, "time: expected seconds or None, got 'soon'"),
+    "a stop that is none": (lambda: plan(ONES, stop=3), TypeError, "stop: expected a lamina.Stop or None"),
+    "two by place": (lambda: digits()(ONES, ONES), TypeError, "Model: expected x and the rest by name, got 2 by place; several inputs are a tuple"),
+    "no images": (lambda: digits()(ONES[:0]), lamina.Error, r"input: expected 1 image or more, got \[0, 3, 32, 32\]"),
+    "a type of nanobind's": (lambda: digits().graph.summary("2"), TypeError, "^batch: expected int, got str"),
+    "one too few": (lambda: lamina.Graph().input("x"), TypeError, "^input: missing a required argument: 'shape'"),
+    "a path of nothing": (lambda: lamina.load(""), lamina.NoSuchFile, "expected the path of a file, got an empty text"),
+    "a photograph of nothing": (lambda: digits().classify(""), lamina.NoSuchFile, "photo: expected the path of a file, got an empty text"),
+    "a setting": (lambda: lamina.Preprocess(crp=3), TypeError, 'Preprocess: there is no setting "crp"; nearest: "crop"'),
+    "a setting of another type": (lambda: lamina.Preprocess(order=3), TypeError, "order: expected a text, got 3"),
+    "a mean of levels": (lambda: lamina.Preprocess(mean=(123.675, 116.28, 103.53)), lamina.Error, "with divisor=255 photographs are numbers up to 1, got 123.675"),
+    "a size that is another": (lambda: detector(size=32), lamina.Error, r"raw.onnx: the model's input \[1, 3, 64, 96\] is of one size, and not of 32"),
+    "a size in words": (lambda: detector(size="large"), TypeError, "size: expected int, got str"),
+    "a device by number": (lambda: lamina.Detector(RAW, 0), TypeError, "device: expected str, got int"),
+    "a class that is not there": (lambda: detector()(DIGIT, classes=[7]), lamina.Error, "classes: the model's are 0 to 2, got 7"),
+    "a class below": (lambda: detector()(DIGIT, classes=[-1]), lamina.Error, "classes: the model's are 0 to 2, got -1"),
+    "half a class": (lambda: detector()(DIGIT, classes=[0.5]), TypeError, "classes: expected names or numbers of classes, got 0.5"),
+}
+
+
+@pytest.mark.parametrize("call, kind, words", REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(call, kind, words):
+    with pytest.raises(kind, match=words) as raised:
+        call()
+    assert "incompatible function arguments" not in str(raised.value)
+
+
+def test_a_class_may_be_one():
+    found = detector()(DIGIT, 0.01, classes="dog")
+    assert set(found.names) == {"dog"} and detector()(DIGIT, 0.01, classes=2).names == found.names
+
+
+@pytest.mark.parametrize("call", [lambda: lamina.load("no.onnx"), lambda: digits().classify("no.onnx"), lambda: lamina.Detector("no.onnx")])
+def test_a_missing_file_has_its_name(call):
+    with pytest.raises(FileNotFoundError) as raised:
+        call()
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, "no.onnx")
+    assert str(raised.value) == raised.value.args[0] and not str(raised.value).startswith("[Errno")
+
+
+def test_levels_keep_their_mean():
+    settings = lamina.Preprocess(mean=(123.675, 116.28, 103.53), std=58, divisor=1)
+    assert copy.copy(settings) == pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_inputs_are_known_before_a_plan_is():
+    model = digits()
+    assert (model.input_shapes, model.input_dtypes) == ((("N", 3, 32, 32),), ("f32",)) and model.output_shapes == (("N", 10),)
+
+
+def test_texts_are_short():
+    with open(DIGIT, "rb") as file:
+        content = file.read()
+    for rows in (digits().classify([content, np.zeros((300, 300, 3), np.uint8)]), detector()([content, np.zeros((300, 300, 3), np.uint8)]),
+                 lamina.Detector(ROOT / "tests/golden/detect/segment.onnx", device="cpu")(DIGIT)[:1]):
+        assert all(len(repr(row)) < 500 for row in rows)
+    assert f"photo=<{len(content)} bytes>" in repr(digits().classify([content]))
