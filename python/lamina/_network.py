@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -86,6 +86,8 @@ class Network:
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
                  warnings: Sequence[str] = (), metadata: Mapping[str, str] | None = None, kinds: int = 4) -> None:
+        if not isinstance(graph, Graph):
+            raise TypeError(f"graph: expected a lamina.Graph, got {type(graph).__name__}")
         self.graph = graph
         self.preprocess = preprocess
         self.labels = list(labels)
@@ -114,8 +116,9 @@ class Network:
 
     @labels.setter
     def labels(self, names: Sequence[str] | None) -> None:
-        texts = [] if isinstance(names, str) else list(names or ())
-        if isinstance(names, str) or not all(isinstance(name, str) for name in texts):
+        several = isinstance(names, Iterable) and not isinstance(names, str)
+        texts = list(names) if names is not None and several else []
+        if not (several or names is None) or not all(isinstance(name, str) for name in texts):
             raise Error(f"labels: expected a list of texts, one for each class, got {names!r:.80}")
         self._labels = texts
 

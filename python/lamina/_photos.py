@@ -138,6 +138,8 @@ class Classifiers:
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
+        if not isinstance(top, int) or top < 0:
+            raise Error(f"top: expected 0 classes or more, got {top!r}")
         single = is_one(photos)
         work = listed(photos)
         batch = max(1, min(batch, len(work)))

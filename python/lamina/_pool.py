@@ -40,6 +40,8 @@ class Pool:
     def __init__(self, model: Network, devices: str = "all", *, plans_per_device: int = 0, batches: Sequence[int] = (),
                  max_delay: float = 0.0, max_queue: int = 1024, wait_when_full: bool = True,
                  **options: Unpack[CompileOptions]) -> None:
+        if not isinstance(model, Network):
+            raise TypeError(f"model: expected a lamina.Model, got {type(model).__name__}")
         self._pool = _core.make_pool(model.graph, model.preprocess, devices, plans_per_device, list(batches), max_delay,
                                      max_queue, wait_when_full, **options)
 

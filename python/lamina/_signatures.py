@@ -6,7 +6,7 @@ import errno
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from types import ModuleType
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar
@@ -47,7 +47,8 @@ def with_options(function: Function, without: Collection[str] = ()) -> Function:
         if len(arguments) > len(by_place):
             name = type(arguments[0]).__name__ if special else function.__name__
             several = "; several inputs are a tuple, model((x, y))" if by_place == ["self", "x"] else ""
-            raise TypeError(f"{name}: expected {', '.join(by_place[1:])} and the rest by name, got {len(arguments) - 1} by place{several}")
+            expected = f"{', '.join(by_place[1:])} and the rest by name" if by_place[1:] else "keywords alone"
+            raise TypeError(f"{name}: expected {expected}, got {len(arguments) - 1} by place{several}")
         for name in keywords:
             if name not in signature.parameters:
                 known = [parameter for parameter in signature.parameters if parameter != "self"]
@@ -74,13 +75,15 @@ def written_in(native: Any) -> inspect.Signature:
     return spelled_out(inspect.signature(names[native.__name__]))
 
 
-KINDS = {"int": SupportsIndex, "float": SupportsFloat, "bool": bool, "str": str, "bytes": bytes, "None": type(None)}
+KINDS = {"int": SupportsIndex, "float": SupportsFloat, "bool": bool, "str": str, "bytes": bytes, "None": type(None), "dict": dict,
+         "list": list, "PathLike": os.PathLike, "Sequence": Sequence}
 
 
 def fits(value: Any, annotation: Any) -> bool:
     """Whether a value is of one of the types of an annotation, of which those that are not known here fit all."""
     for text in str(annotation).split(" | "):
-        kind = KINDS.get(text) or getattr(_core, text.rpartition(".")[2], None)
+        name = text.partition("[")[0].rpartition(".")[2]
+        kind = KINDS.get(name) or getattr(_core, name, None)
         if not isinstance(kind, type) or isinstance(value, kind):
             return True
     return False
@@ -124,6 +127,19 @@ def described(native: Any) -> Any:
     return call
 
 
+def set_in_words(native: Any, name: str) -> Any:
+    """A setter of nanobind's, whose argument has the name of what is set."""
+    expected = re.sub(r".*arg: (.*), /.*", r"\1", native.__nb_signature__[0][0])
+
+    def call(self: Any, value: Any) -> None:
+        try:
+            native(self, value)
+        except TypeError:
+            raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}") from None
+
+    return call
+
+
 class Signatures:
     """Of a class, which Python 3.11.2 does not find by itself, and of its objects where they are called."""
 
@@ -147,5 +163,7 @@ def describe(place: ModuleType | type) -> None:
     for name, thing in list(vars(place).items()):
         if isinstance(thing, type) and isinstance(place, ModuleType) and thing.__module__ == place.__name__:
             describe(thing)
+        elif isinstance(thing, property) and hasattr(thing.fset, "__nb_signature__"):
+            setattr(place, name, property(thing.fget, set_in_words(thing.fset, name), None, thing.__doc__))
         elif hasattr(thing, "__nb_signature__") and (name == "__init__" or not name.startswith("_")):
             setattr(place, name, described(thing))
