@@ -206,15 +206,16 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
     if (base.std != Rgb{1, 1, 1})
       std::ranges::transform(base.std, base.std.begin(), [&](float v) { return v * levels; });
   }
-  // What is far beyond every photograph was said of other numbers.
+  // What is far beyond every photograph, or divides its levels by shares of one, was said of other numbers.
+  const float most = 255 / std::abs(base.divisor);
   for (const auto& [option, text, values] : {std::tuple("--mean", mean, said_mean), {"--std", std, said_std}}) {
-    const float most = 255 / std::abs(base.divisor);
-    if (!scale.empty() && std::ranges::any_of(values, [&](float value) { return std::abs(value) > 1.01f * most; })) {
-      throw Error(
-          fmt::format("{}: with --scale {} photographs are numbers up to {:.3g}, got {}; without --scale, --mean and "
-                      "--std may be of "
-                      "the levels 0 to 255",
-                      option, scale, most, text));
+    const bool divides = option == std::string_view("--std") && most > 3;
+    const auto beyond = [&](float v) { return std::abs(v) > 1.01f * most || (divides && std::abs(v) < 1); };
+    if (!scale.empty() && !text.empty() && std::ranges::any_of(values, beyond)) {
+      throw Error(fmt::format(
+          "{}: with --scale {} photographs are numbers up to {:.3g}, got {}; without --scale, it is 1 where "
+          "--mean or --std are of the levels 0 to 255, and else 1/255",
+          option, scale, most, text));
     }
   }
   if (!mean.empty()) base.mean = said_mean;

@@ -46,6 +46,7 @@ done <<'ROWS'
 2 expected_extents inspect digits --input-shape input=ax3
 2 photographs_are_numbers_up_to_1, classify PHOTO --model digits --scale 1/255 --mean 123
 2 photographs_are_numbers_up_to_1, classify PHOTO --model digits --scale 1/255 --std 58
+2 photographs_are_numbers_up_to_255,_got_0.229 classify PHOTO --model digits --scale 1 --mean 0.485 --std 0.229
 2 expected_32 serve --model digits --size digits=3 --port 0
 # work that fails
 1 no_such_file classify nothing.png --model digits
