@@ -33,7 +33,7 @@ REFUSED = {
     "a time in words": (lambda: plan(ONES, time="soon"), TypeError, "time: expected seconds or None, got 'soon'"),
     "a stop that is none": (lambda: plan(ONES, stop=3), TypeError, "stop: expected a lamina.Stop or None"),
     "two by place": (lambda: digits()(ONES, ONES), TypeError, "Model: expected x and the rest by name, got 2 by place; several inputs are a tuple"),
-    "no images": (lambda: digits()(ONES[:0]), lamina.Error, r"input: expected 1 image or more, got \[0, 3, 32, 32\]"),
+    "no images of another form": (lambda: digits()(ONES[:0, :2]), lamina.Error, r"expected f32 \[1, 3, 32, 32\] as compiled"),
     "a type of nanobind's": (lambda: digits().graph.summary("2"), TypeError, "^batch: expected int, got str"),
     "one too few": (lambda: lamina.Graph().input("x"), TypeError, "^input: missing a required argument: 'shape'"),
     "a path of nothing": (lambda: lamina.load(""), lamina.NoSuchFile, "expected the path of a file, got an empty text"),
@@ -85,6 +85,11 @@ def test_levels_keep_their_mean():
 def test_inputs_are_known_before_a_plan_is():
     model = digits()
     assert (model.input_shapes, model.input_dtypes) == ((("N", 3, 32, 32),), ("f32",)) and model.output_shapes == (("N", 10),)
+
+
+def test_no_images_have_no_answers():
+    assert [digits()(x[:0], device="cpu").shape for x in (ONES, ONES.transpose(0, 2, 3, 1))] == [(0, 10)] * 2
+    assert digits()({"input": ONES[:0]}, device="cpu").dtype == np.float32
 
 
 def test_texts_are_short():
