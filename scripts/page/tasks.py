@@ -18,6 +18,9 @@ def detector(browser, lamina, out, axe):
             page.expect("$('status').textContent === '' && !$('found').querySelector('.error')", "nothing is complained of")
             page.expect("/finds [0-9]+ things$/.test($('found').querySelector('h2').textContent)", "it says how many")
             page.expect("$('cards').querySelectorAll('.bar').length > 1 && $('cards').querySelector('canvas').width > 100", "a line for each")
+            page.expect("(({ labels, width, height }) => labels.length > 1 && labels.reduce((sum, l) => sum + l.wide * l.high, 0) < width * height / 4 && "
+                        "labels.every((a, i) => labels.every((b, j) => i <= j || a.x >= b.x + b.wide || b.x >= a.x + a.wide || a.y >= b.y + b.high || "
+                        "b.y >= a.y + a.high)))($('cards').querySelector('canvas'))", "labels hide neither each other nor the picture")
             page.for_everybody(f"detector-{task}")
             browser.run("$('examples').querySelector('[data-photo=rocket]').click()")
             browser.wait("state.example === 'rocket' && $('cards').shown.photos === state.photos && !$('found').hidden")

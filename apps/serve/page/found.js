@@ -113,10 +113,17 @@ function drawThings(g, { detections, bones = [] }, scale, unit) {
     }
   }
   g.font = `600 ${13 * unit}px system-ui, sans-serif`;
-  for (const thing of things) {
+  // The best first. None hides another, and all together leave the picture free: the rows beside it have every thing.
+  const labels = g.canvas.labels = [], { width, height } = g.canvas;
+  let room = width * height / 8;
+  for (const thing of detections) {
     const text = `${thing.name} ${(100 * thing.score).toFixed(0)} %`, high = 19 * unit, wide = g.measureText(text).width + 10 * unit;
-    const left = thing.box[0] * scale - 1.5 * unit, top = thing.box[1] * scale - 1.5 * unit;
-    const x = Math.max(0, Math.min(left, g.canvas.width - wide)), y = top < high ? Math.max(0, top) : top - high;
+    const [left, top, , bottom] = thing.box.map(v => v * scale), x = Math.max(0, Math.min(left - 1.5 * unit, width - wide));
+    const free = y => y >= 0 && y + high <= height && !labels.some(l => l.x < x + wide && x < l.x + l.wide && l.y < y + high && y < l.y + high);
+    const y = [top - high - 1.5 * unit, Math.max(0, top), bottom + 1.5 * unit, bottom - high, top + high, top + 2 * high].find(free);
+    if (y === undefined || (labels.length >= 8 && room < wide * high)) continue;
+    room -= wide * high;
+    labels.push({ x, y, wide, high });
     g.fillStyle = thing.color;
     g.fillRect(x, y, wide, high);
     g.fillStyle = rgb(thing.color).reduce((sum, c, i) => sum + c * [0.3, 0.59, 0.11][i], 0) > 125 ? "#111" : "#fff";
