@@ -104,7 +104,7 @@ void doctor(const JsonOutput& json) {
   fmt::print("next: {}\n",
              fetched_classifier().empty()
                  ? "python -m lamina.get_classifier brings a classifier of photographs; without it, lamina "
-                   "classify 7.png --model digits reads a digit"
+                   "classify PHOTO --model digits reads a handwritten digit"
                  : "lamina classify PHOTO names what is in a photograph");
 }
 
