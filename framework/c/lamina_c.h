@@ -254,7 +254,8 @@ LAMINA_C_API lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_
 /// others use the model.
 LAMINA_C_API lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess);
 /// The size of the model's input: a photograph becomes f32 [3, side, side]. The model's file or
-/// lamina_model_set_preprocess tells it. It is an error if neither does, or if the input is not square.
+/// lamina_model_set_preprocess tells it. It is an error if neither does, if the input is not square, or if the model's
+/// input has another, fixed size.
 LAMINA_C_API lamina_status lamina_photo_side(const lamina_model* model, int32_t* side);
 /// Writes `count` = 3 * side * side numbers to `input`: from a file, from the bytes of a file, or from pixels. Files
 /// are turned upright by their EXIF data, and laid on white where they are transparent. If the model's input has
@@ -268,15 +269,15 @@ LAMINA_C_API lamina_status lamina_photo_convert(const lamina_model* model, const
 
 /// The `count` best classes of one image, the best first. `output` has the `numbers` of the model's first output for
 /// this image. The model's last op tells if they are logits or probabilities. A single sigmoid gives two classes, so
-/// `count` may be 2.
+/// `count` may be 2. It is an error if the model has labels, and not as many as there are classes.
 LAMINA_C_API lamina_status lamina_model_top_classes(const lamina_model* model, const float* output, size_t numbers,
                                                     lamina_scored* best, size_t count);
 /// The same for numbers that are logits.
 LAMINA_C_API lamina_status lamina_top_classes(const float* logits, size_t classes, lamina_scored* best, size_t count);
 
 /// Makes a detector. options: NULL for the defaults. side: the pixels of both sides of the input where the model leaves
-/// them open; 0: as the model's exporter noted, or 640. It is an error if the model is no detector. A build of the
-/// library without LAMINA_DETECT refuses every model.
+/// them open; 0: as the model's exporter noted, or 640. It is an error if the model is no detector, or has another,
+/// fixed size. A build of the library without LAMINA_DETECT refuses every model.
 LAMINA_C_API lamina_status lamina_detector_create(const lamina_model* model, const lamina_compile_options* options,
                                                   int32_t side, lamina_detector** detector);
 LAMINA_C_API void lamina_detector_free(lamina_detector* detector);
