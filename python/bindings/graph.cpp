@@ -163,7 +163,7 @@ void bind_graph(nb::module_& m) {
                     "    x = g.add(\"features.1\", \"relu\", x)\n"
                     "    g.output(x)\n"
                     "    g.load(\"weights.safetensors\")")
-      .def(nb::init<>())
+      .def(OfNothing())
       .def(
           "input",
           [](Self self, std::string name, nb::handle shape, const std::string& dtype) {

@@ -29,6 +29,22 @@ T as(nb::handle value, std::string_view what, std::string_view type) {
   throw nb::type_error(detail::concat(what, ": expected ", type, ", got ", nb::repr(value).c_str()).c_str());
 }
 
+/// The constructor of a class that is made of nothing, which says so where it is given something: .def(OfNothing()).
+struct OfNothing : nb::def_visitor<OfNothing> {
+  template <class Class, class... Extra>
+  void execute(Class& of, const Extra&... /*extra*/) {
+    using T = typename Class::Type;
+    of.def(
+        "__init__",
+        [](T* self, const nb::args& more, const nb::kwargs& others) {
+          const std::size_t given = more.size() + others.size();
+          if (given > 0) throw nb::type_error(detail::concat("expected no arguments, got ", given).c_str());
+          new (self) T();
+        },
+        nb::sig("def __init__(self) -> None"));
+  }
+};
+
 /// A message in which "OpenOptions::key", as the library says it, is "key" here.
 std::string in_pythons_words(std::string text);
 

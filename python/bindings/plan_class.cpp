@@ -116,7 +116,7 @@ void bind_memory(nb::module_& m) {
 void bind_plan(nb::module_& m) {
   bind_memory(m);
   nb::class_<std::stop_source>(m, "Stop", "What ends runs that were given it. It stays requested.")
-      .def(nb::init<>())
+      .def(OfNothing())
       .def(
           "request", [](std::stop_source& self) { (void)self.request_stop(); },
           "Ends the runs that were given this, from any thread.")

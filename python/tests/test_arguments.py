@@ -45,6 +45,8 @@ REFUSED = {
     "labels that are none": (lambda: setattr(digits(), "labels", 3), lamina.Error, "labels: expected a list of texts, one for each class, got 3"),
     "fewer than no classes": (lambda: digits().classify(DIGIT, -1), lamina.Error, "top: expected 0 classes or more, got -1"),
     "a field": (lambda: setattr(lamina.describe("cpu"), "architecture", "new"), TypeError, "architecture: expected int, got str"),
+    "a stop of something": (lambda: lamina.Stop(3), TypeError, "^expected no arguments, got 1"),
+    "a graph of something": (lambda: lamina.Graph(name="x"), TypeError, "^expected no arguments, got 1"),
     "a setting": (lambda: lamina.Preprocess(crp=3), TypeError, 'Preprocess: there is no setting "crp"; nearest: "crop"'),
     "a setting of another type": (lambda: lamina.Preprocess(order=3), TypeError, "order: expected a text, got 3"),
     "a mean of levels": (lambda: lamina.Preprocess(mean=(123.675, 116.28, 103.53)), lamina.Error, "with divisor=255 photographs are numbers up to 1, got 123.675"),
