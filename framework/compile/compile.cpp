@@ -130,7 +130,10 @@ class Compiler {
     for (auto& output : plan_.outputs) {
       if (device.is_cuda()) output.staging = Tensor::pinned(output.shape, output.dtype);
       if (!output.counts.empty())
-        output.staging = Tensor(bytes(detail::bytes_of(output.shape, {.dtype = output.dtype})), DType::u8);
+        output.packed = Tensor(bytes(detail::bytes_of(output.shape, {.dtype = output.dtype})), DType::u8);
+    }
+    for (auto& count : plan_.counts) {
+      if (device.is_cuda()) count.staging = Tensor::pinned(count.shape, count.dtype);
     }
     for (auto& recording : plan_.recordings) {
       recording.addresses.reserve(plan_.inputs.size() + plan_.outputs.size());

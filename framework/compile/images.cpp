@@ -90,7 +90,8 @@ class ImagesApart : Dataflow {
     if (const auto gather = problem_of<GatherProblem>(op)) return of_gather(*gather, op);
     if (const auto scatter = problem_of<ScatterProblem>(op))
       return scatter->kind == GatherKind::elements && scatter->dim > 0 ? in_front(op) : mixed;
-    if (problem_of<AttentionProblem>(op) || problem_of<GridSampleProblem>(op)) return in_front(op);
+    if (const auto grid = problem_of<GridSampleProblem>(op)) return grid->bins ? mixed : in_front(op);
+    if (problem_of<AttentionProblem>(op)) return in_front(op);
     if (problem_of<RecurrentProblem>(op)) return of_steps(op);
     // A layer of the user's computes images in front.
     const bool ours = dynamic_cast<const OnCpu*>(op.module.get()) != nullptr || is_any_problem(op);

@@ -99,9 +99,8 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
 /// depend on inputs.
 int loop_output(const std::vector<Graph::Node>& nodes, std::size_t loop, Network& network, LoopNodes& by);
 
-/// Whether an If is one that each run decides, on a CPU. Elsewhere the inputs have to be bound that its condition
-/// depends on.
-bool run_decides(const Graph::Node& node, const Network& network, const LoopNodes& by, const CompileOptions& options);
+/// Whether an If is one that each run decides.
+bool run_decides(const Graph::Node& node, const Network& network, const LoopNodes& by);
 
 /// What both branches of such an If read, and is to be made before it, whatever the condition is.
 std::vector<int> read_by_both(const std::vector<Graph::Node>& nodes, std::size_t choice, const LoopNodes& by);

@@ -101,7 +101,7 @@ class Resolver {
         need(branch, waiting);
         continue;
       }
-      if (run_decides(node, result_.network, loop_nodes_, options_)) {
+      if (run_decides(node, result_.network, loop_nodes_)) {
         for (const int both : read_by_both(nodes_, i, loop_nodes_)) need(both, waiting);
         if (waiting.back() != i) continue;
       }
@@ -141,7 +141,7 @@ class Resolver {
 
   int make(std::size_t i) {
     if (is_loop(nodes_[i])) return loop_output(nodes_, i, result_.network, loop_nodes_);
-    const bool decides = run_decides(nodes_[i], result_.network, loop_nodes_, options_);
+    const bool decides = run_decides(nodes_[i], result_.network, loop_nodes_);
     const int chosen = decides ? branch_output(nodes_, i, result_.network, loop_nodes_, options_) : none;
     return chosen >= 0 ? chosen : add(nodes_[i]);
   }

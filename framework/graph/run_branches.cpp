@@ -1,4 +1,4 @@
-// Ifs whose condition a run computes. On a CPU each branch is a Plan inside the Plan, and the run does one of them.
+// Ifs whose condition a run computes. Each branch is a Plan inside the Plan, for a CPU, and the run does one of them.
 
 #include <algorithm>
 #include <array>
@@ -147,6 +147,9 @@ std::map<int, int> readers(const std::vector<Graph::Node>& nodes, std::span<cons
 CompileOptions options_of(const Alone& alone, const Network& network, std::span<const int> operands,
                           const CompileOptions& options) {
   CompileOptions own = options;
+  if (options.device.is_cuda()) {  // whose host does it
+    own.device = Device::cpu(), own.description = {}, own.precision = Precision::fp32, own.algorithm = {};
+  }
   own.batch = 1, own.keep_all = false, own.threads = 0;
   own.photos = {}, own.input_format = {}, own.output_format = {}, own.outputs = {};
   own.constants = {}, own.input_shapes = {};
@@ -245,8 +248,8 @@ std::vector<int> read_by_both(const std::vector<Graph::Node>& nodes, std::size_t
   return both;
 }
 
-bool run_decides(const Graph::Node& node, const Network& network, const LoopNodes& by, const CompileOptions& options) {
-  if (!is_choice(node) || std::ranges::min(node.inputs) < 0 || !options.device.is_cpu()) return false;
+bool run_decides(const Graph::Node& node, const Network& network, const LoopNodes& by) {
+  if (!is_choice(node) || std::ranges::min(node.inputs) < 0) return false;
   if (by.find(node.inputs[0]) < 0) return false;  // a sequence
   const Network::Node& condition = network[by.find(node.inputs[0])];
   return !condition.constant.defined() && condition.dtype == DType::boolean && condition.shape.numel() == 1 &&

@@ -61,6 +61,8 @@ class LAMINA_API Operator {
   virtual void wait() const {}
   /// Bytes of copies of the parameters that this operator owns, beside what tensor/constants.h counts.
   virtual std::size_t parameter_bytes() const { return 0; }
+  /// On a GPU: throws what a run met on the host, once what was enqueued is done.
+  virtual void check() const {}
   /// On a GPU: it is one kernel, and does as Execution::neighbours says. Others run alone.
   virtual bool heeds_neighbours() const { return false; }
 

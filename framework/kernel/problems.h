@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -256,11 +257,21 @@ struct TopKProblem {
 enum class GridMode { linear, nearest, cubic };
 enum class GridPadding { zeros, border, reflection };
 
+/// What ONNX's RoiAlign takes of each bin of a box, its numbers by their names there.
+struct Bins {
+  bool max = false, half_pixel = true;
+  int sampling_ratio = 0;  ///< 0: as many as a bin has pixels
+  float spatial_scale = 1;
+};
+
 struct GridSampleProblem {
   static constexpr std::string_view what = "grid_sample";
   GridMode mode = GridMode::linear;
   GridPadding padding = GridPadding::zeros;
   bool align_corners = false;
+  /// In place of a grid: boxes [R, 4], the images that they are of, i64 [R], and how many of them there are, i64 [1].
+  /// The output is [R, C, OH, OW], zeros for boxes that are not there.
+  std::optional<Bins> bins = {};
 };
 
 /// The sum, or product, of the elements along a dimension up to each one. f32, f64, i32, i64.

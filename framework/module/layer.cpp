@@ -37,6 +37,11 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
 }
 
 template <class Problem>
+bool Layer<Problem>::runs(const Preparation& preparation) const {
+  return find_kernel(detail::turned(problem(shapes_of(preparation.inputs))), preparation) != nullptr;
+}
+
+template <class Problem>
 std::unique_ptr<Operator> Layer<Problem>::prepare(const Preparation& preparation) const {
   require_parameters();
   const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));

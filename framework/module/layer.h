@@ -16,6 +16,8 @@ class LAMINA_API Layer : public Module {
   bool knows_gaps() const override { return true; }
   /// Whether a kernel takes it and pays.
   bool takes(const Preparation& preparation) const override;
+  /// Whether one takes it.
+  bool runs(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 

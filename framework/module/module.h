@@ -80,6 +80,8 @@ class LAMINA_API Module {
   /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
   /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.
   virtual bool takes(const Preparation& preparation) const = 0;
+  /// Whether `prepare` has a kernel at all. What has none on a GPU, and one on a CPU, a Plan computes on the host.
+  virtual bool runs(const Preparation& preparation) const { return takes(preparation); }
   /// Makes this module ready to run. Throws Error if a parameter was never set, or if nothing takes what is asked for.
   /// Not called for views.
   virtual std::unique_ptr<Operator> prepare(const Preparation& preparation) const = 0;

@@ -168,9 +168,7 @@ bool OnCpu::takes(const Preparation& p) const {
 }
 
 std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
-  if (!takes(p))
-    fail(ErrorKind::unsupported, op_, ": not supported on ", p.device.device,
-         ", where no kernel finds or counts; compile for the CPU");
+  if (!takes(p)) fail(ErrorKind::unsupported, op_, ": expected to run on a CPU, got ", p.device.device);
   return make_operator(op_, {.workspace = workspace_}, run_);
 }
 

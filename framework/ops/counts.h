@@ -15,7 +15,7 @@ namespace lamina::detail {
 
 class Network;
 
-/// What only a CPU computes, of whole activations as they are; a Plan for a GPU refuses it by its name.
+/// What only a CPU computes, of whole activations as they are; a Plan for a GPU does it on the host.
 class OnCpu : public Module {
  public:
   using Run =

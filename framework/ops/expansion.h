@@ -84,6 +84,9 @@ class Expansion {
   int join(std::vector<int> nodes, int axis);
   int reduce(Reduction kind, int node, std::vector<int> axes, bool keep, bool last = false);
 
+  /// Whether elements differ along the first axis alone, as those of one column that was expanded do.
+  bool differs_by_rows(int node) const;
+
   // Counts (docs/inside/ops.md).
   int count_of(int node, int axis) const { return network_.count_of(node, axis); }
   bool has_counts(int node) const { return !network_[node].counts.empty(); }

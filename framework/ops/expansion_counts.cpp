@@ -74,6 +74,19 @@ int Expansion::sized(int node, int axis, int count) {
   return count_of(node, axis) < 0 && shape(node)[axis] == 1 ? node : counted(node, axis, count);
 }
 
+bool Expansion::differs_by_rows(int node) const {
+  const Shape& rows = shape(node);
+  const auto is_same = [&](const Module* made) { return dynamic_cast<const Reshape*>(made) != nullptr; };
+  while (is_same(network_[node].module.get()) && shape(network_[node].inputs[0]) == rows)
+    node = network_[node].inputs[0];
+  const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
+  if (move == nullptr) return false;
+  const std::vector<MoveProblem::Axis> axes = move->problem({}).axes;
+  return axes.size() == rows.rank() && !axes.empty() && std::all_of(axes.begin() + 1, axes.end(), [](const auto& axis) {
+           return axis.extent == 1 || (axis.stride == 0 && axis.offsets.empty());
+         });
+}
+
 int Expansion::capped(int node, std::int64_t most) {
   if (known(node).defined()) return node;
   const Shape from = shape(node);

@@ -21,19 +21,16 @@ std::byte* pack(const std::byte* from, std::byte* to, std::span<const std::int64
 
 }  // namespace
 
-/// Of as many elements as there are along each axis, one after the other in `staging`.
-Tensor Plan::Impl::counted_result(const Port& output) const {
+Tensor Plan::Impl::counted_result(const Port& output, const Tensor& all) const {
   Shape to = output.shape;
   for (std::size_t d = 0; d < output.counts.size(); ++d) {
     if (output.counts[d] < 0) continue;
-    const Port& count = counts[static_cast<std::size_t>(output.counts[d])];
-    to.set(static_cast<int>(d), view(count.buffer, count.shape, count.dtype).values<std::int64_t>()[0]);
+    to.set(static_cast<int>(d), counts[static_cast<std::size_t>(output.counts[d])].number.values<std::int64_t>()[0]);
   }
-  const Tensor all = view(output.buffer, output.shape, output.dtype);
-  auto* const target = static_cast<std::byte*>(const_cast<void*>(output.staging.raw()));
+  auto* const target = static_cast<std::byte*>(const_cast<void*>(output.packed.raw()));
   const std::byte* const end =
       pack(static_cast<const std::byte*>(all.raw()), target, output.shape.extents(), to.extents(), output.dtype);
-  return output.staging.slice(0, end - target).reinterpret(to, output.dtype);
+  return output.packed.slice(0, end - target).reinterpret(to, output.dtype);
 }
 
 }  // namespace lamina

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
@@ -106,7 +108,6 @@ std::int64_t Plan::Impl::images_of(std::span<const Tensor> tensors) const {
 }
 
 Tensor Plan::Impl::result(const Port& output, std::int64_t images) const {
-  if (!output.counts.empty()) return counted_result(output);
   const Tensor all = view(output.buffer, output.shape, output.dtype);
   return output.batched ? all.slice(0, images) : all;
 }
@@ -148,28 +149,40 @@ std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* s
     if (output.bindable) bind(output.buffer, buffers[output.buffer].home);
   }
   enqueue(stream);
-  const bool download = options.device.is_cuda() && all_on_host(tensors);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    Port& output = outputs[i];
-    results[i] = result(output, images);
-    if (!download) continue;
-    cuda::download(options.device.index, output.staging.raw(), results[i].raw(), results[i].bytes(), stream);
-    results[i] = output.batched ? output.staging.slice(0, images) : output.staging;
+  const auto counted = [](const Port& output) { return !output.counts.empty(); };
+  const bool download = options.device.is_cuda() && (all_on_host(tensors) || std::ranges::any_of(outputs, counted));
+  const auto come_down = [&](Port& port, const Tensor& found) {
+    if (!download) return found;
+    cuda::download(options.device.index, port.staging.raw(), found.raw(), found.bytes(), stream);
+    return port.batched ? port.staging.slice(0, images) : port.staging;
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) results[i] = come_down(outputs[i], result(outputs[i], images));
+  for (Port& count : counts) count.number = come_down(count, view(count.buffer, count.shape, count.dtype));
+  if (download) {
+    cuda::synchronize(options.device.index, stream);
+    check_run();
   }
-  if (!download) return results;
-  cuda::synchronize(options.device.index, stream);
-  check_indices();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (counted(outputs[i])) results[i] = counted_result(outputs[i], results[i]);
+  }
   return results;
 }
 
-void Plan::Impl::check_indices() {
+void Plan::Impl::check_run() {
+  std::exception_ptr first;  // what failed behind it may have failed for its sake
   auto* const noted = static_cast<IndexFault*>(faults.raw());
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (noted[i].found == 0) continue;
-    const IndexFault fault = noted[i];
-    std::fill_n(noted, steps.size(), IndexFault());
-    fail(steps[i].name, ": index ", fault.index, " is outside of an extent of ", fault.extent);
+    const IndexFault fault = std::exchange(noted[i], {});
+    try {
+      detail::at_node(steps[i].name, [&] {
+        steps[i].op->check();
+        if (fault.found != 0) fail("index ", fault.index, " is outside of an extent of ", fault.extent);
+      });
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
   }
+  if (first != nullptr) std::rethrow_exception(first);
 }
 
 std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream, const Limits& limits) {
@@ -246,7 +259,7 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   }
   if (!wait) return;
   cuda::synchronize(device.index, stream);
-  check_indices();
+  check_run();
 }
 
 std::span<const std::string> Plan::input_names() const { return impl().input_names; }

@@ -62,9 +62,9 @@ struct CompileOptions {
   /// Values of inputs by name, also of optional ones, on the CPU. They become part of the Plan, and are no longer its
   /// inputs. Of all inputs, shapes, axes and weights may depend only on these.
   std::map<std::string, Tensor, std::less<>> constants = {};
-  /// On a CPU: the most that whole numbers may be which a run computes and sizes are made of, or, of a value of which a
-  /// run decides how many elements it has, how many that may be along an axis; by the name of their input or node. A
-  /// run with more throws Error.
+  /// The most that whole numbers may be which a run computes and sizes are made of, or, of a value of which a run
+  /// decides how many elements it has, how many that may be along an axis; by the name of their input or node. A run
+  /// with more throws Error.
   std::map<std::string, std::int64_t, std::less<>> capacity = {};
   /// Compiling throws Stopped soon after a stop is requested.
   std::stop_token stop = {};
@@ -116,8 +116,9 @@ class LAMINA_API Plan {
   /// says otherwise; u8 if the Plan takes photos. Inputs are on the host or on the Plan's device. You may give fewer
   /// images than the batch if the Plan is `batched`; the results are then for these images.
   ///
-  /// If all inputs are on the host, the results are there too, complete on return. Otherwise the work is enqueued on
-  /// `stream` (a cudaStream_t; null: the default stream), and the results stay on the device.
+  /// If all inputs are on the host, the results are there too, complete on return; also if the Plan is `counted`.
+  /// Otherwise the work is enqueued on `stream` (a cudaStream_t; null: the default stream), and the results stay on the
+  /// device.
   ///
   /// Throws Error, naming the input, if an input does not fit. Also throws Error if an op gets an index out of range;
   /// on a GPU it does so when results come to the host, perhaps those of a later run.

@@ -68,6 +68,8 @@ struct Plan::Impl {
     Tensor padded = {};            ///< of an input, on the CPU: where fewer images lie; made when they first come
     std::vector<int> counts = {};  ///< of an output: by axis, the port whose number says how many there are; -1: all
     Tensor staging = {};           ///< on a GPU: pinned host memory that results for a host caller land in
+    Tensor packed = {};            ///< of an output with counts: where what is there stands together
+    Tensor number = {};            ///< of a count: on the host, after a run
   };
 
   struct NodeOutput {
@@ -143,7 +145,8 @@ struct Plan::Impl {
   void bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream);
   /// An output as the caller sees it: of the first `images`.
   Tensor result(const Port& output, std::int64_t images) const;
-  Tensor counted_result(const Port& output) const;
+  /// What is there of such an output, which `all` has room around, on the host.
+  Tensor counted_result(const Port& output, const Tensor& all) const;
   /// A run begins.
   void begin(const Limits& asked);
   /// Throws Stopped where a limit is reached.
@@ -151,8 +154,8 @@ struct Plan::Impl {
   /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
   void enqueue(void* stream);
   void run_steps(void* stream);
-  /// Once what was enqueued is done: throws Error for an index that was outside.
-  void check_indices();
+  /// Once what was enqueued is done: throws what steps on the host met, and Error for an index that was outside.
+  void check_run();
 
  private:
   bool bound_as(const Recording& recording) const;

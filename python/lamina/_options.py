@@ -52,7 +52,7 @@ EXPLAINED = {
     "input_shapes": "Of inputs that leave extents open",
     "outputs": "Names of the nodes that are the outputs; the graph's if it is not given",
     "constants": "Values of inputs, which are then part of the plan",
-    "capacity": "On a CPU: the most that numbers may be which a run computes and sizes are made of, or how many elements "
+    "capacity": "The most that numbers may be which a run computes and sizes are made of, or how many elements "
                 "there may be where a run decides how many",
 }
 """What help() says of each."""

@@ -44,6 +44,17 @@ Plan compiled(const Model& model, Shape shape, CompileOptions options = {}) {
   return model.graph.compile(options);
 }
 
+/// On each device that is here.
+class OnnxBranchesOn : public testing::TestWithParam<Device> {
+ protected:
+  static Plan compiled(const Model& model, Shape shape, CompileOptions options = {}) {
+    options.device = GetParam();
+    return branches_test::compiled(model, shape, std::move(options));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Here, OnnxBranchesOn, testing::ValuesIn(test::devices_here()),
+                         [](const auto& each) { return each.param.is_cpu() ? "cpu" : "cuda"; });
+
 /// "[2, 2]: 1 2 3 4"
 std::string run(Plan& plan, const Floats& x, std::size_t output = 0) {
   const Tensor input = Tensor::from(x, plan.input_shapes()[0]);
@@ -55,7 +66,7 @@ std::string run(Plan& plan, const Floats& x, std::size_t output = 0) {
 
 const Message doubled = branch({{"Add", {"x", "x"}, {"r"}}}), opposite = branch({{"Neg", {"x"}, {"r"}}});
 
-TEST(OnnxBranches, ARunTakesOne) {
+TEST_P(OnnxBranchesOn, ARunTakesOne) {
   const Model model = decided({choice(branch({{"Add", {"x", "x"}, {"r"}}, {"Add", {"r", "w"}, {"s"}}}, {"r", "s"},
                                              {floats("w", {2}, {10, 20})}),
                                       branch({{"Neg", {"x"}, {"s"}}}, {"x", "s"}), {"y", "z"}),
@@ -75,7 +86,7 @@ TEST(OnnxBranches, ARunTakesOne) {
   EXPECT_EQ(run(all, {-3, 2}, 2), "[1, 2]: 3 0");
 }
 
-TEST(OnnxBranches, TheOtherOneIsNotComputed) {
+TEST_P(OnnxBranchesOn, TheOtherOneIsNotComputed) {
   const Message taken = branch({{"Cast", {"x"}, {"i"}, {attribute("to", INT64)}}, {"Gather", {"list", "i"}, {"r"}}},
                                {"r"}, {floats("list", {3}, {5, 6, 7})});
   Plan plan = compiled(decided({choice(taken, opposite)}), {2, 2});
@@ -85,7 +96,7 @@ TEST(OnnxBranches, TheOtherOneIsNotComputed) {
   EXPECT_EQ(run(plan, {0, 1, 2, 0}), "[2, 2]: 5 6 7 5");
 }
 
-TEST(OnnxBranches, MayDifferInTheirExtents) {
+TEST_P(OnnxBranchesOn, MayDifferInTheirExtents) {
   const Message first =
       branch({{"Slice", {"x", "none", "one", "none"}, {"r"}}}, {"r"}, {ints("none", {0}), ints("one", {1})});
   Plan plan = compiled(decided({choice(first, opposite), {"Relu", {"y"}, {"z"}}}, {"z"}), {3, 2});
@@ -97,7 +108,7 @@ TEST(OnnxBranches, MayDifferInTheirExtents) {
   EXPECT_EQ(run(columns, {-1, 1, -2, 2}), "[2, 2]: 0 2 0 4");
 }
 
-TEST(OnnxBranches, MayFindAsManyAsThereAre) {
+TEST_P(OnnxBranchesOn, MayFindAsManyAsThereAre) {
   const Message found = branch({{"NonZero", {"x"}, {"r"}}}),
                 none = branch({{"Slice", {"all", "from", "to", "axes"}, {"r"}}}, {"r"},
                               {tensor<std::int64_t>("all", {2, 1}, {8, 9}, INT64), ints("from", {0}), ints("to", {0}),
@@ -108,7 +119,7 @@ TEST(OnnxBranches, MayFindAsManyAsThereAre) {
   EXPECT_EQ(run(plan, {-1, 0, 0, 0}), "[2, 0]:");
 }
 
-TEST(OnnxBranches, MayReadAsManyAsThereAre) {
+TEST_P(OnnxBranchesOn, MayReadAsManyAsThereAre) {
   const Model model = decided({{"NonZero", {"x"}, {"places"}},
                                {"Cast", {"places"}, {"all"}, {attribute("to", FLOAT)}},
                                choice(branch({{"Neg", {"all"}, {"r"}}}), branch({{"Add", {"all", "all"}, {"r"}}}))});
@@ -117,7 +128,7 @@ TEST(OnnxBranches, MayReadAsManyAsThereAre) {
   EXPECT_EQ(run(plan, {0, 0, 0, -5}), "[2, 1]: 2 2");
 }
 
-TEST(OnnxBranches, HoldOthers) {
+TEST_P(OnnxBranchesOn, HoldOthers) {
   const std::vector<Node> more = {{"Less", {"sum", "ten"}, {"few"}},
                                   choice(opposite, branch({{"Relu", {"x"}, {"r"}}}), {"r"}, "few")};
   const Model model = decided({choice(branch(more, {"r"}, {floats("ten", {}, {10})}), doubled)});
@@ -162,9 +173,6 @@ TEST(OnnxBranches, WrongOnesAreRefused) {
         conditioned({"Greater", {"x", "zero"}, {"d"}});
       },
       {"y: If: expected a condition of one boolean, got bool [2, 2]"});
-  const CompileOptions gpu = {.device = Device::cuda(), .description = h200(), .input_shapes = {{"x", {2, 2}}}};
-  expect_error([&] { (void)decided({choice(opposite, doubled)}).graph.plan_summary(gpu); },
-               {"y: If: operand 1 must be known when the network is compiled, and depends on input \"x\""});
 }
 
 /// Each of these Ifs is in the branch of the next one, or read by both.

@@ -176,8 +176,7 @@ TEST(OnnxFunctions, BranchesThatAnInputDecides) {
   const Tensor x = Tensor::from(std::vector<float>{1, -2}, {1, 2});
   CompileOptions options = {.input_shapes = {{"x", {1, 2}}}};
   CompileOptions gpu = {.device = Device::cuda(), .description = h200(), .input_shapes = options.input_shapes};
-  expect_error([&] { (void)model.graph.plan_summary(gpu); },
-               {"y: If: operand 1 must be known when the network is compiled, and depends on input \"c\""});
+  EXPECT_NE(model.graph.plan_summary(gpu).find("on the host: If"), std::string::npos);
   for (const bool keep_all : {false, true}) {
     options.keep_all = keep_all;
     options.constants["c"] = Tensor::from(std::vector<std::uint8_t>{1}, {}).to(DType::boolean);

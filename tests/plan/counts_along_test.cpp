@@ -5,6 +5,7 @@
 #include "lamina/base/error.h"
 #include "lamina/graph/graph.h"
 #include "lamina/ops/op.h"
+#include "support/devices.h"
 #include "support/file_test.h"
 
 namespace lamina::counts_along_test {
@@ -40,7 +41,11 @@ struct Positives {
   /// Of two positive elements, of all and, where that is no error, of none, each after the other.
   void expect(Value output, const Tensor& two, const Tensor& all, const Tensor& none = {}) {
     g.output(output);
-    Plan plan = g.compile();
+    for (const Device device : test::devices_here()) expect_on(device, two, all, none);
+  }
+  void expect_on(Device device, const Tensor& two, const Tensor& all, const Tensor& none) {
+    SCOPED_TRACE(to_string(device));
+    Plan plan = g.compile({.device = device});
     const Tensor xs[] = {numbers({-1, 5, -2, 3, 0, NAN}, {6}), numbers({6, 5, 4, 3, 2, 1}, {6}), Tensor::zeros({6})};
     for (const int i : {0, 1, 2, 0, 2, 1}) {
       const Tensor& expected = i == 0 ? two : i == 1 ? all : none;
@@ -165,6 +170,31 @@ TEST(CountsAlong, LeaveOutWhatIsBehindThem) {
   };
   scattered("ScatterElements", false);
   scattered("ScatterND", true);
+}
+
+/// An index for each element, the same all along a row, as PyTorch's exporter writes it; of as many as there are, or of
+/// all, the largest first.
+TEST(CountsAlong, RowsAreScatteredByOneIndexEach) {
+  for (const bool counted : {true, false}) {
+    Positives p;
+    const auto in_rows = [&](Value list) {
+      return p.add("Expand", {p.add("Reshape", {list, p.list({-1, 1})}), p.list({1, 2})});
+    };
+    const Value places =
+        counted ? p.add("Reshape", {p.add("NonZero", {p.add("Greater", {p.x, p.number(0)})}), p.list({-1})})
+                : p.add("TopK", {p.add("Abs", {p.x}), p.list({6})}, {{"output", std::int64_t{1}}});
+    const Value index = in_rows(places), updates = in_rows(counted ? p.kept : p.x);
+    const Value data = p.constant(Tensor::from(std::vector<float>(12, 9), {6, 2}));
+    const Value result =
+        p.add("ScatterElements", {data, index, p.add("Mul", {updates, p.constant(numbers({1, 10}, {2}))})});
+    const Tensor all = numbers({6, 60, 5, 50, 4, 40, 3, 30, 2, 20, 1, 10}, {6, 2});
+    if (counted) {
+      p.expect(result, numbers({9, 9, 5, 50, 9, 9, 3, 30, 9, 9, 9, 9}, {6, 2}), all,
+               Tensor::from(std::vector<float>(12, 9), {6, 2}));
+    } else {
+      p.expect(result, {}, all);
+    }
+  }
 }
 
 TEST(CountsAlong, OfWhatIsThereOnceOrMore) {

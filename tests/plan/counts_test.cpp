@@ -7,6 +7,7 @@
 #include "lamina/graph/graph.h"
 #include "lamina/ops/op.h"
 #include "support/allocations.h"
+#include "support/devices.h"
 #include "support/file_test.h"
 
 namespace lamina::counts_test {
@@ -35,9 +36,10 @@ Graph places_and_elements() {
   return g;
 }
 
-TEST(Counts, NoneSomeAndAll) {
+void expect_none_some_and_all(Device device) {
+  SCOPED_TRACE(to_string(device));
   const Graph graph = places_and_elements();
-  Plan plan = graph.compile();
+  Plan plan = graph.compile({.device = device});
   EXPECT_TRUE(plan.counted());
   EXPECT_FALSE(plan.batched());
   EXPECT_EQ(plan.output_shapes()[0], (Shape{2, 6}));  // the capacity
@@ -58,6 +60,10 @@ TEST(Counts, NoneSomeAndAll) {
     expect_equal(got[1], numbers({2, 4, 6, 8, 10, 12}, {6}));
   }
   expect_equal(plan.output("twice"), numbers({2, 4, 6, 8, 10, 12}, {6}));
+}
+
+TEST(Counts, NoneSomeAndAll) {
+  for (const Device device : test::devices_here()) expect_none_some_and_all(device);
 }
 
 TEST(Counts, RunIntoIsToldToRun) {

@@ -1,9 +1,19 @@
 #pragma once
 
-#include "lamina/kernel/device_description.h"
+#include <vector>
 
-/// Devices that need not be there: what the rule makes of a network on them is the same on every machine.
+#include "lamina/kernel/device_description.h"
+#include "lamina/tensor/device_memory.h"
+
+/// Devices, also such that need not be there: what the rule makes of a network on them is the same on every machine.
 namespace lamina::test {
+
+/// Those that are: a CPU, and the first GPU.
+inline std::vector<Device> devices_here() {
+  std::vector<Device> found = {Device::cpu()};
+  if (detail::cuda_device_count() > 0) found.push_back(Device::cuda());
+  return found;
+}
 
 /// As describe() says of an NVIDIA H200.
 inline DeviceDescription h200() {

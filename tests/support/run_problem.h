@@ -15,15 +15,10 @@
 #include "lamina/kernel/kernel.h"
 #include "lamina/tensor/device_memory.h"
 #include "lamina/tensor/tensor.h"
+#include "support/devices.h"
 
 /// Problems run on tensors, by the kernels of whichever device: the same cases for all of them.
 namespace lamina::test {
-
-/// The CPU, and the GPU if there is one.
-inline std::vector<Device> devices_here() {
-  if (detail::cuda_device_count() == 0) return {Device::cpu()};
-  return {Device::cpu(), Device::cuda()};
-}
 
 /// How the operands of a run are stored; the tensors that go in and come out are row-major all the same.
 struct RunOptions {

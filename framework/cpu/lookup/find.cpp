@@ -78,51 +78,6 @@ void find_unique(const T* rows, std::int64_t width, std::int64_t count, bool sor
   }
 }
 
-/// What lies along one dimension of a box: bins of so many samples each.
-struct Side {
-  float begin, bin, grid;
-  std::int64_t extent;
-
-  Side(float from, float to, const RoiAlign& how, std::int64_t bins, std::int64_t pixels) : extent(pixels) {
-    const float offset = how.half_pixel ? 0.5F : 0.0F;
-    begin = from * how.spatial_scale - offset;
-    const float length = to * how.spatial_scale - offset - begin;
-    bin = (how.half_pixel ? length : std::max(length, 1.0F)) / static_cast<float>(bins);
-    grid = how.sampling_ratio > 0 ? static_cast<float>(how.sampling_ratio) : std::ceil(bin);
-    grid = grid > 0 && std::isfinite(begin) && std::isfinite(bin) ? std::min(grid, 1e9F)
-                                                                  : 0;  // of what is no number there are none
-  }
-  /// Calls use(low, high, how much of high) for the samples of a bin that are inside, and says how many those are.
-  template <class Use>
-  float each(std::int64_t number, const Use& use) const {
-    const float first = begin + static_cast<float>(number) * bin;
-    double i = 0, end = grid;
-    if (grid > 1000) {  // of a box much larger than the picture nobody waits for the samples that are outside
-      i = std::max(std::floor((-1.0 - first) / bin * grid) - 2, 0.0);
-      end = std::min(end, (static_cast<double>(extent) - first) / bin * grid + 2);
-    }
-    float inside = 0;
-    for (; i < end; ++i) {
-      float at = first + (static_cast<float>(i) + 0.5F) * bin / grid;
-      if (!(at >= -1 && at <= static_cast<float>(extent))) continue;
-      at = std::max(at, 0.0F);
-      const std::int64_t low = std::min(static_cast<std::int64_t>(at), extent - 1),
-                         high = std::min(low + 1, extent - 1);
-      use(low, high, low == high ? 0.0F : at - static_cast<float>(low));
-      ++inside;
-    }
-    return inside;
-  }
-};
-
-/// Some samples of a bin: the places of four pixels, and how much of each.
-struct Samples {
-  static constexpr int most = 32;
-  int count = 0;
-  std::int64_t place[most][4];
-  float weight[most][4];
-};
-
 }  // namespace
 
 void find_true(const Tensor& x, Tensor& found) {
@@ -173,58 +128,6 @@ void find_unique(const Tensor& rows, const Tensor& count, bool sorted, Tensor& f
   if (rows.dtype() == DType::f64)
     return find_unique(rows.values<double>().data(), width, all, sorted, list, room, workspace);
   find_unique(rows.values<std::int64_t>().data(), width, all, sorted, list, room, workspace);
-}
-
-void RoiAlign::run(const Tensor& x, const Tensor& boxes, const Tensor& images, const Tensor& count, Tensor& output,
-                   ThreadPool& pool) const {
-  const Shape &from = x.shape(), &to = output.shape();
-  const std::int64_t channels = from[1], row = from[3], plane = from[2] * row, bins = to[2] * to[3];
-  pool.parallel_for(to[0], [&](std::int64_t r, int) {
-    float* const out = static_cast<float*>(output.raw()) + r * channels * bins;
-    std::fill_n(out, channels * bins, 0.0F);
-    if (r >= static_cast<const std::int64_t*>(count.raw())[0]) return;
-    const std::int64_t image = static_cast<const std::int64_t*>(images.raw())[r];
-    if (image < 0 || image >= from[0]) detail::fail("box ", r, " is of image ", image, " of ", from[0]);
-    const float* const in = static_cast<const float*>(x.raw()) + image * channels * plane;
-    const float* const box = static_cast<const float*>(boxes.raw()) + 4 * r;
-    const Side across(box[0], box[2], *this, to[3], row), down(box[1], box[3], *this, to[2], from[2]);
-    const float all = std::max(across.grid * down.grid, 1.0F);
-    for (std::int64_t bin = 0; bin < bins; ++bin) {
-      Samples some;
-      bool begun = false;
-      const auto add_up = [&] {
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const float* const pixels = in + c * plane;
-          float& result = out[c * bins + bin];
-          for (int i = 0; i < some.count; ++i) {
-            const auto part = [&](int corner) { return some.weight[i][corner] * pixels[some.place[i][corner]]; };
-            if (max) {
-              const float value = std::max({part(0), part(1), part(2), part(3)});
-              result = begun || i > 0 ? std::max(result, value) : value;
-            } else {
-              result += part(0) + part(1) + part(2) + part(3);
-            }
-          }
-        }
-        begun = true, some.count = 0;
-      };
-      float inside = 0;
-      down.each(bin / to[3], [&](std::int64_t y0, std::int64_t y1, float dy) {
-        inside += across.each(bin % to[3], [&](std::int64_t x0, std::int64_t x1, float dx) {
-          const int i = some.count++;
-          const std::int64_t places[] = {y0 * row + x0, y0 * row + x1, y1 * row + x0, y1 * row + x1};
-          const float weights[] = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
-          std::copy_n(places, 4, some.place[i]), std::copy_n(weights, 4, some.weight[i]);
-          if (some.count == Samples::most) add_up();
-        });
-      });
-      if (some.count > 0) add_up();
-      for (std::int64_t c = 0; c < channels; ++c) {
-        float& result = out[c * bins + bin];
-        result = !max ? result / all : inside < across.grid * down.grid ? std::max(result, 0.0F) : result;
-      }
-    }
-  });
 }
 
 }  // namespace lamina::cpu

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lamina/base/thread_pool.h"
 #include "lamina/tensor/tensor.h"
 
 /// What is found among elements, as lists i64 that begin with how many there are, of which they hold what they have
@@ -23,17 +22,5 @@ void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings,
 /// with room for two rows at least and for N, the place of each, which of these each row is, and how often each is
 /// there. In the order of their values, where NaN is the largest, or of their places. workspace: N numbers.
 void find_unique(const Tensor& rows, const Tensor& count, bool sorted, Tensor& found, std::int64_t* workspace);
-
-/// ONNX's RoiAlign, its numbers by their names there.
-struct RoiAlign {
-  bool max = false, half_pixel = true;
-  int sampling_ratio = 0;  ///< 0: as many as a bin has pixels
-  float spatial_scale = 1;
-
-  /// x [N, C, H, W] and boxes [R, 4], f32; images, i64 [R]; of which the first count[0] are there. output: [R, C, ...],
-  /// zeros for the boxes that are not.
-  void run(const Tensor& x, const Tensor& boxes, const Tensor& images, const Tensor& count, Tensor& output,
-           ThreadPool& pool) const;
-};
 
 }  // namespace lamina::cpu

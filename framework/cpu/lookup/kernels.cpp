@@ -23,6 +23,11 @@ bool takes_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
   return detail::is_grid_sample(problem, p) && p.is_plain();
 }
 
+bool takes_bins(const GridSampleProblem& problem, const Preparation& p) {
+  const auto plain = [](const View& view) { return view.format == Format{}; };
+  return detail::is_bins(problem, p) && plain(p.input()) && plain(p.inputs[1]) && plain(p.output());
+}
+
 bool takes_cumulative(const CumulativeProblem& problem, const Preparation& p) {
   const DType dtype = p.input().format.dtype;
   return detail::is_cumulative(problem, p) &&
@@ -33,7 +38,8 @@ constexpr Kernel<ResampleProblem> resample[] = {{"rows", takes_resample, prepare
 constexpr Kernel<GatherProblem> gather[] = {{"gather", detail::is_gather, prepare_gather}};
 constexpr Kernel<ScatterProblem> scatter[] = {{"scatter", detail::is_scatter, prepare_scatter}};
 constexpr Kernel<TopKProblem> topk[] = {{"sort", detail::is_topk, prepare_topk}};
-constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample}};
+constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample},
+                                                     {"bins", takes_bins, prepare_bins, nullptr, reads::boxes}};
 constexpr Kernel<CumulativeProblem> cumulative[] = {{"scan", takes_cumulative, prepare_cumulative}};
 
 }  // namespace

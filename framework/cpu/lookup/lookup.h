@@ -28,6 +28,9 @@ std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Prepara
 /// outside, as PyTorch has it on a GPU.
 std::unique_ptr<Operator> prepare_grid_sample(const GridSampleProblem& problem, const Preparation& preparation);
 
+/// Bins of boxes, f32 nchw. A box of an image that is not there is an Error of the run.
+std::unique_ptr<Operator> prepare_bins(const GridSampleProblem& problem, const Preparation& preparation);
+
 /// Weighted sums of taps along some dimensions, row by row: rows are summed over the taps of all dimensions but the
 /// last, then the taps of the last one are taken from that sum. Another layout on the way only to planes.
 std::unique_ptr<Operator> prepare_resample(const ResampleProblem& problem, const Preparation& preparation);

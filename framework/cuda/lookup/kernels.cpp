@@ -13,7 +13,8 @@ constexpr Kernel<ResampleProblem> resample[] = {{"taps", takes_resample, prepare
 constexpr Kernel<GatherProblem> gather[] = {{"gather", detail::is_gather, prepare_gather}};
 constexpr Kernel<ScatterProblem> scatter[] = {{"scatter", detail::is_scatter, prepare_scatter}};
 constexpr Kernel<TopKProblem> topk[] = {{"select", takes_topk, prepare_topk}};
-constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample}};
+constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample},
+                                                     {"bins", takes_bins, prepare_bins, nullptr, reads::boxes}};
 constexpr Kernel<CumulativeProblem> cumulative[] = {{"scan", takes_cumulative, prepare_cumulative}};
 
 }  // namespace

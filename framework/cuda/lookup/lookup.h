@@ -17,6 +17,11 @@ Prepare<GatherProblem> prepare_gather;
 Takes<GridSampleProblem> takes_grid_sample;
 Prepare<GridSampleProblem> prepare_grid_sample;
 
+/// f32, f16 or bf16 in any layout, the boxes likewise or f32. A box of an image that is not there is noted as an index
+/// of gather is.
+Takes<GridSampleProblem> takes_bins;
+Prepare<GridSampleProblem> prepare_bins;
+
 /// f32, f16 or bf16.
 Takes<ResampleProblem> takes_resample;
 Prepare<ResampleProblem> prepare_resample;

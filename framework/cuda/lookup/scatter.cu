@@ -3,9 +3,13 @@
 // places that are `part` modulo `parts`, a power of two: it reads all indices of the line and takes those updates that
 // are its own. Parts are what keeps a GPU busy where lines are few.
 //
+// Where nothing is reduced and lines would be in parts, a thread owns an update: each element, or slice, that is
+// written first learns in the workspace which update is its last, whose thread then puts it in.
+//
 // Shared memory: none. Preconditions: the output holds the data.
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "lamina/cuda/elements.cuh"
@@ -108,6 +112,64 @@ Lines lines_of(const IndexExtents& e) {
   return lines;
 }
 
+/// Which element of the output an update is for, or which slice; -1: none.
+__device__ inline std::int64_t target(const IndexExtents& e, const Indices& indices, std::int64_t update) {
+  if (e.kind != GatherKind::elements) return slice_of(e, indices, update * e.depth);
+  const std::int64_t place = slice_of(e, indices, update);
+  if (place < 0) return place;
+  std::int64_t to = place * e.data_strides[e.dim], rest = update;
+#pragma unroll 1
+  for (int d = e.rank - 1; d >= 0; --d) {
+    const std::int64_t next = rest / e.index_extents[d];
+    if (d != e.dim) to += (rest - next * e.index_extents[d]) * e.data_strides[d];
+    rest = next;
+  }
+  return to;
+}
+
+__global__ void __launch_bounds__(threads)
+    claim_kernel(const Indices indices, unsigned* last, std::int64_t updates, const __grid_constant__ IndexExtents e) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < updates; i += step) {
+    const std::int64_t to = target(e, indices, i);
+    if (to >= 0) atomicMax(&last[to], static_cast<unsigned>(i) + 1);
+  }
+}
+
+/// `inner`: elements of an update.
+template <class T>
+__global__ void __launch_bounds__(threads)
+    put_kernel(const Indices indices, const unsigned* last, const T* __restrict__ from, T* output, std::int64_t updates,
+               std::int64_t inner, const __grid_constant__ IndexExtents e) {
+  let_successor_start();
+  wait_for_predecessor();
+  const std::int64_t step = std::int64_t{gridDim.x} * threads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < updates * inner; i += step) {
+    const std::int64_t update = i / inner, to = target(e, indices, update);
+    if (to >= 0 && last[to] == static_cast<unsigned>(update) + 1) output[to * inner + i % inner] = from[i];
+  }
+}
+
+/// Whether each update has a thread of its own, and then what is written, `written` elements or slices.
+struct Last {
+  bool used = false;
+  std::int64_t updates = 0, inner = 1, written = 0;
+
+  Last(const ScatterProblem& problem, const Preparation& p, const IndexExtents& e, const Lines& lines)
+      : updates(lines.updates), written(p.output().shape.numel()) {
+    if (e.kind == GatherKind::elements) {
+      updates *= lines.count;
+    } else if (e.inner > 0) {
+      inner = e.inner, written /= e.inner;
+    }
+    used = problem.reduction == ScatterReduction::none && lines.parts > 1 && lines.updates >= 32 &&
+           updates < std::numeric_limits<int>::max() && bytes() <= p.workspace_limit;
+  }
+  std::size_t bytes() const { return static_cast<std::size_t>(written) * sizeof(unsigned); }
+};
+
 /// What the device calls T.
 template <class T>
 using DeviceType = std::conditional_t<std::is_same_v<T, half>, __half,
@@ -124,28 +186,37 @@ struct Bits {
 
 std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const Preparation& p) {
   const IndexExtents e = detail::scatter_extents(problem, p);
-  return make_on_device(index(p), "in order",
-                        [e, lines = lines_of(e), reduction = problem.reduction, device = index(p)](
-                            Inputs inputs, Outputs outputs, const Execution& execution) {
-                          const Tensor &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
-                          Tensor& output = outputs[0];
-                          const Stream stream = execution.stream;
-                          if (data.raw() != output.raw())
-                            copy_on_device(device, output.raw(), data.raw(), data.bytes(), stream);
-                          if (lines.count == 0 || lines.updates == 0) return;
-                          const Indices at(indices.dtype(), indices.raw(), execution.fault);
-                          detail::visit(data.dtype(), [&]<class Stored>(std::type_identity<Stored>) {
-                            const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
-                              launch_kernel(scatter_kernel<none, T>, threads_for(lines.count * lines.parts, threads),
-                                            stream, at, elements<T>(updates), elements<T>(output), reduction, lines, e);
-                            };
-                            if (reduction == ScatterReduction::none) {
-                              run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
-                            } else {
-                              run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
-                            }
-                          });
-                        });
+  const Lines lines = lines_of(e);
+  const Last last(problem, p, e, lines);
+  return make_on_device(
+      index(p), last.used ? "the last of each place" : "in order", {.workspace = last.used ? last.bytes() : 0},
+      [e, lines, last, reduction = problem.reduction, device = index(p)](Inputs inputs, Outputs outputs,
+                                                                         const Execution& execution) {
+        const Tensor &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
+        Tensor& output = outputs[0];
+        const Stream stream = execution.stream;
+        if (data.raw() != output.raw()) copy_on_device(device, output.raw(), data.raw(), data.bytes(), stream);
+        if (lines.count == 0 || lines.updates == 0) return;
+        const Indices at(indices.dtype(), indices.raw(), execution.fault);
+        detail::visit(data.dtype(), [&]<class Stored>(std::type_identity<Stored>) {
+          const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
+            launch_kernel(scatter_kernel<none, T>, threads_for(lines.count * lines.parts, threads), stream, at,
+                          elements<T>(updates), elements<T>(output), reduction, lines, e);
+          };
+          if (last.used) {
+            using T = typename Bits<Stored>::Type;
+            auto* const claimed = static_cast<unsigned*>(execution.workspace);
+            fill_bytes(device, claimed, 0, last.bytes(), stream);
+            launch_kernel(claim_kernel, threads_for(last.updates, threads), stream, at, claimed, last.updates, e);
+            launch_kernel(put_kernel<T>, threads_for(last.updates * last.inner, threads), stream, at, claimed,
+                          elements<T>(updates), elements<T>(output), last.updates, last.inner, e);
+          } else if (reduction == ScatterReduction::none) {
+            run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
+          } else {
+            run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
+          }
+        });
+      });
 }
 
 }  // namespace lamina::cuda

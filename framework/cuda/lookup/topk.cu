@@ -1,4 +1,5 @@
-// The first k along the middle of [outer, extent, inner]. A block of 256 threads owns a line.
+// The first k along the middle of [outer, extent, inner]. A block owns a line: of 256 threads, or of 1024 where lines
+// are long and too few for a GPU.
 //
 // Elements are compared as unsigned numbers in the order of the values, followed by the place, so that no two are equal
 // and the result does not depend on the order in which threads work. Lines of up to 2048 elements are sorted in shared
@@ -23,9 +24,9 @@ namespace {
 using namespace tables;
 using detail::LineExtents;
 
-constexpr int threads = 256, buckets = 256;
+constexpr int few_threads = 256, many_threads = 1024, buckets = 256;
 constexpr std::int64_t max_in_shared = 2048, max_blocks = 264;
-static_assert(threads == buckets, "a thread clears a bucket");
+static_assert(few_threads >= buckets, "a thread clears a bucket");
 
 /// A key and below it the place, in one word.
 template <class Word, int key_bits>
@@ -97,7 +98,7 @@ struct Values {
 };
 
 /// By the whole block; `size` is a power of two.
-template <class W>
+template <int threads, class W>
 __device__ void sort(W* words, std::int64_t size) {
   for (std::int64_t run = 2; run <= size; run *= 2) {
     for (std::int64_t distance = run / 2; distance > 0; distance /= 2) {
@@ -120,7 +121,7 @@ struct Arguments {
   int size;  // bytes of an element
 };
 
-template <class W>
+template <int threads, class W>
 __global__ void __launch_bounds__(threads)
     topk_kernel(const Values input, void* output, W* workspace, const Arguments args) {
   __shared__ W shared[max_in_shared];
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(threads)
       W kth = W::last();
       if (threadIdx.x == 0) left = static_cast<unsigned>(args.k);
       for (int d = W::digits - 1; d >= 0; --d) {
-        histogram[threadIdx.x] = 0;
+        if (threadIdx.x < buckets) histogram[threadIdx.x] = 0;
         __syncthreads();
 #pragma unroll 1
         for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(threads)
       }
     }
     for (std::int64_t i = taken + threadIdx.x; i < args.sorted; i += threads) words[i] = W::last();
-    sort(words, args.sorted);
+    sort<threads>(words, args.sorted);
     const std::int64_t first = line / e.inner * args.k * e.inner + line % e.inner;
     for (std::int64_t i = threadIdx.x; i < args.k; i += threads) {
       const std::int64_t place = words[i].place();
@@ -214,12 +215,16 @@ std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Prepara
   const Arguments args = {e, problem.k, sorted_size(problem, e), problem.largest, problem.places, size};
   const bool in_shared = args.sorted <= max_in_shared;  // otherwise each block has a place of its own in the workspace
   const std::int64_t lines = e.outer * e.inner, blocks = in_shared ? lines : std::min(lines, max_blocks);
+  const bool long_lines = e.extent > 4 * max_in_shared && blocks < p.device.multiprocessors;
+  const unsigned threads = long_lines ? many_threads : few_threads;
   const std::size_t word = size == 8 ? sizeof(Long) : sizeof(Short);
   const std::size_t workspace = in_shared ? 0 : static_cast<std::size_t>(blocks * args.sorted) * word;
   return make_on_device(index(p), "a block for each line", {.workspace = workspace},
                         [=](Inputs inputs, Outputs outputs, const Execution& execution) {
                           const auto run = [&]<class W>(W*) {
-                            launch_kernel(topk_kernel<W>, {dim3(grid_for(blocks, 1)), dim3(threads)}, execution.stream,
+                            void (*const kernel)(Values, void*, W*, Arguments) =
+                                threads == many_threads ? topk_kernel<many_threads, W> : topk_kernel<few_threads, W>;
+                            launch_kernel(kernel, {dim3(grid_for(blocks, 1)), dim3(threads)}, execution.stream,
                                           Values{inputs[0].raw(), inputs[0].dtype()}, outputs[0].raw(),
                                           static_cast<W*>(execution.workspace), args);
                           };

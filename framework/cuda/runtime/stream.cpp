@@ -162,6 +162,15 @@ void fill_bytes(int device, void* destination, int value, std::size_t bytes, Str
   check(cudaMemsetAsync(destination, value, bytes, native(stream)));
 }
 
+void call_on_host(int device, void (*function)(void* argument), void* argument, Stream stream) {
+  const DeviceGuard guard(device);
+  check(cudaLaunchHostFunc(native(stream), function, argument));
+}
+
+void wait_for_all(int device) noexcept {
+  on_device(device, [] { (void)cudaDeviceSynchronize(); });
+}
+
 void synchronize(int device, Stream stream) {
   const DeviceGuard guard(device);
   check(cudaStreamSynchronize(native(stream)));

@@ -110,6 +110,12 @@ void copy_on_device(int device, void* destination, const void* source, std::size
 /// Enqueues setting `bytes` bytes to `value`.
 void fill_bytes(int device, void* destination, int value, std::size_t bytes, Stream stream);
 
+/// Enqueues a call of `function`, in a thread of the driver: it must not throw, nor call CUDA.
+void call_on_host(int device, void (*function)(void* argument), void* argument, Stream stream);
+
+/// Waits until all streams of the device are done, whatever failed in them.
+void wait_for_all(int device) noexcept;
+
 /// Waits until everything enqueued on `stream` so far is done, and reports what failed in it.
 void synchronize(int device, Stream stream);
 

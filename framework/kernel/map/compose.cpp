@@ -59,14 +59,20 @@ bool become_floats(MapProblem& move, DType dtype) {
   return true;
 }
 
+/// Whether what is written is the number that was computed, but for a rounding of floats that may be left out.
+bool is_kept(const MapProblem& writer) {
+  const DType written = writer.stores[0].view.dtype;
+  const MapNode& stored = writer.nodes[static_cast<std::size_t>(writer.stores[0].node)];
+  if (written == DType::boolean) return stored.kind == MapNode::Kind::function && describe(stored.function).truth;
+  return written == writer.compute || is_move(writer) || (writer.compute == DType::f32 && is_activation(written));
+}
+
 /// Whether numbers of one may be used by the other as they are.
 bool agree(MapProblem& writer, MapProblem& reader, int between) {
   const auto load = std::find_if(reader.loads.begin(), reader.loads.end(),
                                  [&](const MapView& view) { return view.array == between; });
   const DType written = writer.stores[0].view.dtype, read = load->dtype;
-  if (writer.compute == reader.compute) {
-    return written == read && (is_move(writer) || (writer.compute == DType::f32 && is_activation(written)));
-  }
+  if (writer.compute == reader.compute) return written == read && is_kept(writer);
   return (is_float(reader.compute) ? become_floats(writer, read) : become_floats(reader, written)) &&
          writer.compute == reader.compute;
 }

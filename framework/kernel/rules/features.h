@@ -21,6 +21,8 @@ inline constexpr Features chain = 1u << 3, operands = 1u << 4, pool = 1u << 5, s
 /// prologues that round a product, or what was no code; steps that look up.
 inline constexpr Features zero_points = 1u << 7, float_bias = 1u << 8, sums = 1u << 9, sum_codes = 1u << 10,
                           product = 1u << 11, rounding = 1u << 12, table = 1u << 13;
+/// Bins of boxes in place of a grid.
+inline constexpr Features boxes = 1u << 14;
 
 /// The same of the second of two convolutions.
 constexpr Features behind(Features of) { return of << 16; }

@@ -275,4 +275,15 @@ bool is_grid_sample(const GridSampleProblem& problem, const Preparation& p) {
          same_extents(out, 2, grid, 1, dims);
 }
 
+bool is_bins(const GridSampleProblem& problem, const Preparation& p) {
+  if (!problem.bins || p.inputs.size() != 4 || p.outputs.size() != 1) return false;
+  const Shape &in = p.inputs[0].shape, &out = p.output().shape;
+  const auto numbers = [&](std::size_t i, const Shape& shape) {
+    return p.inputs[i].shape == shape && p.inputs[i].format == Format{.dtype = DType::i64};
+  };
+  return rank(in) == 4 && rank(out) == 4 && in.numel() > 0 && out[1] == in[1] && out[2] > 0 && out[3] > 0 &&
+         p.inputs[1].shape == Shape{out[0], 4} && numbers(2, {out[0]}) && numbers(3, {1}) && !p.has_slices() &&
+         !p.has_strides() && !p.has_codes() && p.input().format.dtype == p.output().format.dtype;
+}
+
 }  // namespace lamina::detail

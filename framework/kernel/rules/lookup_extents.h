@@ -105,6 +105,8 @@ bool all_plain_layout(const Preparation& p);
 bool is_resample(const ResampleProblem& problem, const Preparation& p);
 bool is_topk(const TopKProblem& problem, const Preparation& p);
 bool is_grid_sample(const GridSampleProblem& problem, const Preparation& p);
+/// The same with bins; the input and the output may be of any layout.
+bool is_bins(const GridSampleProblem& problem, const Preparation& p);
 bool is_cumulative(const CumulativeProblem& problem, const Preparation& p);
 
 }  // namespace lamina::detail

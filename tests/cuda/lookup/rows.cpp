@@ -76,6 +76,22 @@ std::vector<Example<TopKProblem>> topk() {
   return examples;
 }
 
+/// Boxes of 8ths, which all types hold.
+void add_bins(std::vector<Example<GridSampleProblem>>& examples) {
+  for (const bool odd : {false, true}) {
+    const Shape in = odd ? Shape{2, 37, 9, 13} : Shape{2, 64, 16, 16};
+    const Tensor boxes =
+        Tensor::from(std::vector<float>{1, 2, 7.5F, 8, 0, 0, 3.25F, 2, -4, -4, 20, 3, 5, 5, 5, 6}, {4, 4});
+    const Tensor images = Tensor::from(std::vector<std::int64_t>{0, 1, 1, 0}, {4});
+    const Tensor count = Tensor::from(std::vector<std::int64_t>{odd ? 3 : 4}, {1});
+    const Bins bins = {.max = odd, .sampling_ratio = odd ? 0 : 2, .spatial_scale = 0.5F};
+    Example<GridSampleProblem> e = {
+        odd, {.bins = bins}, {draw_floats(in, 7), boxes, images, count}, {4, in[1], 7, odd ? 5 : 7}, 16};
+    e.from = e.to = {Layout::nchw, Layout::nhwc};
+    examples.push_back(std::move(e));
+  }
+}
+
 std::vector<Example<GridSampleProblem>> grid_sample() {
   std::vector<Example<GridSampleProblem>> examples;
   for (const GridMode mode : {GridMode::linear, GridMode::nearest, GridMode::cubic}) {
@@ -90,6 +106,7 @@ std::vector<Example<GridSampleProblem>> grid_sample() {
       example(true, {1, 3, 7, 5}, {1, 3, 9, 11});
     }
   }
+  add_bins(examples);
   return examples;
 }
 

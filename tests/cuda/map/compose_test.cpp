@@ -138,6 +138,31 @@ TEST(Map, TwoAreOne) {
   EXPECT_GT(found, static_cast<int>(count) / 2);
 }
 
+/// y = where(f(x, 3), x, -1), the f in a Map of its own that stores `between`; whole numbers but for what is asked for.
+std::optional<MapProblem> chosen(Pointwise f, DType between, DType compute) {
+  MapProblem writer{.extents = {8}, .compute = compute}, reader{.extents = {8}, .compute = compute};
+  const auto view = [](int array, DType dtype) { return MapView{.array = array, .dtype = dtype, .strides = {1}}; };
+  writer.store(writer.function(f, writer.load(view(0, compute)), writer.number(3)), view(0, between));
+  const int condition = reader.load(view(1, between)), x = reader.load(view(0, compute));
+  reader.store(reader.function(Pointwise::where, condition, x, reader.number(-1)), view(0, compute));
+  return composed({&writer, 1}, reader, 1);
+}
+
+TEST(Map, WhatIsStoredAsItWasComputedNeedNotBe) {
+  for (const DType compute : {DType::i64, DType::f64, DType::f32}) {
+    const std::optional<MapProblem> one = chosen(Pointwise::less, DType::boolean, compute);
+    ASSERT_TRUE(one) << compute;
+    MapRun run(*one, 1);
+    run.plainly();
+    const std::vector<double> x = run.inputs[0].doubles(), y = run.outputs[0].doubles();
+    ASSERT_EQ(y.size(), 8u);
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(y[i], x[i] < 3 ? x[i] : -1) << compute;
+    EXPECT_TRUE(chosen(Pointwise::add, compute, compute)) << compute;
+    EXPECT_FALSE(chosen(Pointwise::add, DType::boolean, compute)) << compute;  // of which 2 is 1
+    EXPECT_FALSE(chosen(Pointwise::add, DType::i32, compute)) << compute;      // which wraps
+  }
+}
+
 TEST(Map, ShortReductionsAreFunctions) {
   int found = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {

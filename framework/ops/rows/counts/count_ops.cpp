@@ -91,20 +91,16 @@ int roi_align(Expansion& e) {
   const Shape to = {of[0], from.rank() > 1 ? from[1] : 0, size("output_height"), size("output_width")};
   if (from.rank() != 4 || of[1] != 4 || e.shape(images) != Shape{of[0]} || from.numel() == 0)
     e.refuse("expected operands [N, C, H, W], [R, 4] and [R], got ", from, ", ", of, " and ", e.shape(images));
-  const cpu::RoiAlign how = {
-      .max = choice<bool>(e, "mode", e.attributes().text("mode", "avg"), {{"avg", false}, {"max", true}}),
-      .half_pixel = choice<bool>(e, "coordinate_transformation_mode",
-                                 e.attributes().text("coordinate_transformation_mode", "half_pixel"),
-                                 {{"half_pixel", true}, {"output_half_pixel", false}}),
-      .sampling_ratio = e.attributes().integer("sampling_ratio", 0),
-      .spatial_scale = static_cast<float>(e.attributes().number("spatial_scale", 1))};
+  const Bins how = {.max = choice<bool>(e, "mode", e.attributes().text("mode", "avg"), {{"avg", false}, {"max", true}}),
+                    .half_pixel = choice<bool>(e, "coordinate_transformation_mode",
+                                               e.attributes().text("coordinate_transformation_mode", "half_pixel"),
+                                               {{"half_pixel", true}, {"output_half_pixel", false}}),
+                    .sampling_ratio = e.attributes().integer("sampling_ratio", 0),
+                    .spatial_scale = static_cast<float>(e.attributes().number("spatial_scale", 1))};
   if (to[2] < 1 || to[3] < 1 || to.numel() / std::max<std::int64_t>(to[0], 1) > longest_list ||
       how.sampling_ratio < 0 || how.sampling_ratio > 1'000)
     e.refuse("cannot have an output of ", to, " by a sampling_ratio of ", how.sampling_ratio);
-  const auto run = [how](auto in, auto out, const Execution& execution) {
-    how.run(in[0], in[1], in[2], in[3], out[0], *execution.pool);
-  };
-  const int y = e.add(OnCpu(e.op(), to, DType::f32, 0, run), {x, boxes, images, e.length(given, 0)});
+  const int y = e.solve(GridSampleProblem{.bins = how}, to, DType::f32, {x, boxes, images, e.length(given, 0)});
   return e.counted(e.cast(y, e.dtype(e.input(0))), 0, count);
 }
 

@@ -63,7 +63,40 @@ int from_front(Expansion& e, int data, int indices, int first, int depth, std::i
   return e.reshape(e.pointwise(Pointwise::where, {outside, whole(e, nowhere, {depth}), place}), shape);
 }
 
+namespace {
+
+/// Whether whole rows of the data are written, which exporters say by an index for each element.
+bool writes_rows(const Expansion& e, const ScatterProblem& problem, int data, int indices, int updates) {
+  if (problem.kind != GatherKind::elements || problem.dim != 0 || !e.differs_by_rows(indices)) return false;
+  for (int d = 1; d < e.rank(data); ++d) {
+    if (e.shape(indices)[d] != e.shape(data)[d] || e.count_of(data, d) >= 0 || e.count_of(updates, d) >= 0)
+      return false;
+  }
+  return e.shape(indices).numel() > 0;
+}
+
+/// An index [N, 1] for each of those rows.
+int row_indices(Expansion& e, int indices) {
+  int rows = e.uncounted(indices), count = e.count_of(indices, 0);
+  for (int d = 1; d < e.rank(indices); ++d) {
+    rows = e.slice(rows, d, 0, 1);
+    if (e.count_of(indices, d) < 0) continue;
+    const std::int64_t extent =
+        e.shape(indices)[d];  // which updates have; that a run has as many is checked with the rows
+    const int none =
+        e.pointwise(Pointwise::sub, {e.check(e.count_of(indices, d), {.expected = extent}), whole(e, {extent}, {1})});
+    count = e.pointwise(Pointwise::add, {count < 0 ? e.length(indices, 0) : count, none});
+  }
+  return e.counted(e.reshape(rows, {e.shape(rows)[0], 1}), 0, count);
+}
+
+}  // namespace
+
 int solve_scatter(Expansion& e, const ScatterProblem& problem, int data, int indices, int updates) {
+  if (writes_rows(e, problem, data, indices, updates)) {
+    const int rows = row_indices(e, indices);
+    return solve_scatter(e, {.kind = GatherKind::nd, .reduction = problem.reduction}, data, rows, updates);
+  }
   if (!e.has_counts(data) && !e.has_counts(indices) && !e.has_counts(updates))
     return e.solve(problem, e.shape(data), e.dtype(data), {data, indices, updates});
   // What is behind a count goes behind the end of the first axis that indices are for, which is cut off again.
