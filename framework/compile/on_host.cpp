@@ -100,7 +100,7 @@ std::unique_ptr<OnHost> on_host(const Module& module, const Preparation& prepara
   if (!host.device.device.is_cuda() || (!prefers_host && module.runs(host))) return nullptr;
   host.device = describe_cpu();
   host.precision = Precision::fp32;
-  host.threads = 1;
+  host.threads = ThreadPool::default_threads();  // for plans inside it, which have a pool; others get one thread
   if (!module.runs(host)) return nullptr;
   return std::make_unique<Step>(module.prepare(host), preparation, known);
 }

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <functional>
-#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
@@ -166,23 +164,6 @@ std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* s
     if (counted(outputs[i])) results[i] = counted_result(outputs[i], results[i]);
   }
   return results;
-}
-
-void Plan::Impl::check_run() {
-  std::exception_ptr first;  // what failed behind it may have failed for its sake
-  auto* const noted = static_cast<IndexFault*>(faults.raw());
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const IndexFault fault = std::exchange(noted[i], {});
-    try {
-      detail::at_node(steps[i].name, [&] {
-        steps[i].op->check();
-        if (fault.found != 0) fail("index ", fault.index, " is outside of an extent of ", fault.extent);
-      });
-    } catch (...) {
-      if (first == nullptr) first = std::current_exception();
-    }
-  }
-  if (first != nullptr) std::rethrow_exception(first);
 }
 
 std::span<const Tensor> Plan::run(std::span<const Tensor> inputs, void* stream, const Limits& limits) {

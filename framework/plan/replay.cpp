@@ -1,7 +1,9 @@
 // How a Plan runs its steps, and when it stops; on a GPU they are recorded into a CUDA graph, then launched with one
-// call.
+// call. What failed is thrown where results come down.
 
 #include <algorithm>
+#include <exception>
+#include <utility>
 
 #include "lamina/base/error.h"
 #include "lamina/plan/plan_impl.h"
@@ -82,6 +84,23 @@ void Plan::Impl::enqueue(void* stream) {
   if (!again) return run_steps(stream);
   if (!current.graph) current.graph.emplace(device, [this](void* recorder) { run_steps(recorder); });
   current.graph->launch(stream);
+}
+
+void Plan::Impl::check_run() {
+  std::exception_ptr first;  // what failed behind it may have failed for its sake
+  auto* const noted = static_cast<IndexFault*>(faults.raw());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const IndexFault fault = std::exchange(noted[i], {});
+    try {
+      detail::at_node(steps[i].name, [&] {
+        steps[i].op->check();
+        if (fault.found != 0) detail::fail("index ", fault.index, " is outside of an extent of ", fault.extent);
+      });
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
+  }
+  if (first != nullptr) std::rethrow_exception(first);
 }
 
 }  // namespace lamina

@@ -1,12 +1,11 @@
 // Means, or the largest, of pixels between pixels in the bins of boxes; a box is one thread's.
 
-#include "lamina/kernel/rules/bins.h"
-
 #include <algorithm>
 
 #include "lamina/base/error.h"
 #include "lamina/cpu/lookup/lookup.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/lookup/bin_side.h"
 
 namespace lamina::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
 
 /// Indices as gather and scatter read them.

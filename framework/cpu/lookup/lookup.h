@@ -6,7 +6,7 @@
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 /// Lookups and scans on a CPU: the operators of problems that kernels.cpp takes. None allocates as it runs.
 namespace lamina::cpu {

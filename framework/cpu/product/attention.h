@@ -6,7 +6,7 @@
 #include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/conv2d/bf16/moves.h"
 #include "lamina/cpu/product/attention_rows.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 /// softmax(scale * q k' + mask) v of f32 or bf16 around any of the engines that multiply it: keys are the filters of
 /// the first product and columns of values those of the second, packed once for each image and head. Scores, softmax

@@ -5,7 +5,7 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/product/panels.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 namespace lamina::cpu {
 

@@ -7,7 +7,7 @@
 #include "lamina/cpu/product/matmul.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 namespace lamina {
 namespace {

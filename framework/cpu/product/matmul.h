@@ -7,7 +7,7 @@
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/engine.h"
 #include "lamina/cpu/conv2d/bf16/moves.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
 
 namespace lamina::cpu {

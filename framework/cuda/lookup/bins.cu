@@ -4,11 +4,12 @@
 //
 // Preconditions: none; whatever the boxes hold, only pixels of the images are read.
 
+#define LAMINA_HOST_DEVICE __host__ __device__
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/kernel/rules/bins.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/bin_side.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 namespace lamina::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 namespace lamina::cuda {
 namespace {

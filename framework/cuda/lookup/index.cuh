@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "lamina/kernel/operator.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
 
 /// Indices as gather and scatter read them, see cpu/lookup/index.h.

@@ -2,7 +2,7 @@
 
 #include "lamina/cuda/lookup/lookup.h"
 #include "lamina/kernel/kernel.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 namespace lamina {
 namespace {

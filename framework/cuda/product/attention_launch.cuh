@@ -7,7 +7,7 @@
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/product/product.h"
 #include "lamina/kernel/preparation.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 /// Which of its instances a kernel of attention is launched as, and how.
 namespace lamina::cuda {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 /// The rows of attention: heads that share keys are rows of one matrix, of each pair of image and group. They are
 /// counted in 31 bits; where they lie is not.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lamina/cuda/product/product.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 namespace lamina::cuda {
 

@@ -60,8 +60,7 @@ bool become_floats(MapProblem& move, DType dtype) {
 }
 
 /// Whether what is written is the number that was computed, but for a rounding of floats that may be left out.
-bool is_kept(const MapProblem& writer) {
-  const DType written = writer.stores[0].view.dtype;
+bool is_kept(const MapProblem& writer, DType written) {
   const MapNode& stored = writer.nodes[static_cast<std::size_t>(writer.stores[0].node)];
   if (written == DType::boolean) return stored.kind == MapNode::Kind::function && describe(stored.function).truth;
   return written == writer.compute || is_move(writer) || (writer.compute == DType::f32 && is_activation(written));
@@ -72,7 +71,7 @@ bool agree(MapProblem& writer, MapProblem& reader, int between) {
   const auto load = std::find_if(reader.loads.begin(), reader.loads.end(),
                                  [&](const MapView& view) { return view.array == between; });
   const DType written = writer.stores[0].view.dtype, read = load->dtype;
-  if (writer.compute == reader.compute) return written == read && is_kept(writer);
+  if (writer.compute == reader.compute) return written == read && is_kept(writer, written);
   return (is_float(reader.compute) ? become_floats(writer, read) : become_floats(reader, written)) &&
          writer.compute == reader.compute;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/math.h"
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 #include "lamina/tensor/constants.h"
 
 namespace lamina::detail {

@@ -2,8 +2,13 @@
 
 #include <cstdint>
 
-#include "lamina/base/host_device.h"
 #include "lamina/cuda/finish.h"
+
+#ifdef __CUDACC__
+#define LAMINA_HOST_DEVICE __host__ __device__
+#else
+#define LAMINA_HOST_DEVICE
+#endif
 
 /// What the host tells the first layer's kernel, and the K order that packing and staging must agree on.
 namespace lamina::cuda::first_layer {

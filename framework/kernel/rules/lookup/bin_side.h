@@ -3,8 +3,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lamina/base/host_device.h"
 #include "lamina/kernel/problems.h"
+
+#ifndef LAMINA_HOST_DEVICE  // which a GPU's kernel sets to what its compiler wants in front of such functions
+#define LAMINA_HOST_DEVICE
+#endif
 
 namespace lamina::detail {
 

@@ -1,4 +1,4 @@
-#include "lamina/kernel/rules/lookup_extents.h"
+#include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 #include <algorithm>
 
