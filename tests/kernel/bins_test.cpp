@@ -88,6 +88,23 @@ TEST(Bins, OfEveryKindTypeAndLayout) {
   }
 }
 
+TEST(Bins, WhatIsNoNumberStaysOne) {
+  Tensor x = Tensor::zeros({1, 1, 4, 4});
+  const Tensor boxes = Tensor::from(std::vector<float>{0, 0, 4, 4}, {1, 4}),
+               one = Tensor::from(std::vector<std::int64_t>{1}, {1});
+  for (const int pixel : {0, 3, 5, 12, 15}) {
+    x = Tensor::zeros({1, 1, 4, 4});
+    x.values<float>()[at(pixel)] = NAN;
+    for (const Device device : devices_here()) {
+      for (const bool max : {false, true}) {
+        const Tensor y = run_problem(GridSampleProblem{.bins = Bins{.max = max, .sampling_ratio = 4}},
+                                     {x, boxes, Tensor::zeros({1}, DType::i64), one}, {1, 1, 1, 1}, DType::f32, device);
+        EXPECT_TRUE(std::isnan(y.values<float>()[0])) << pixel << " on " << device << max;
+      }
+    }
+  }
+}
+
 TEST(Bins, AreNotTakenForAGrid) {
   const Tensor boxes = Tensor::zeros({2, 4}), whole = Tensor::zeros({2}, DType::i64);
   const ProblemRun<GridSampleProblem> run({.bins = Bins()}, {Tensor::zeros({1, 2, 3, 3}), boxes, whole}, {2, 2, 1, 1},

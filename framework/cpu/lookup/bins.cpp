@@ -10,6 +10,8 @@
 namespace lamina::cpu {
 namespace {
 
+using detail::larger;
+
 /// Some samples of a bin: the places of four pixels, and how much of each.
 struct Samples {
   static constexpr int most = 32;
@@ -43,8 +45,8 @@ void align(const Bins& how, std::span<const Tensor> inputs, Tensor& output, Thre
           for (int i = 0; i < some.count; ++i) {
             const auto part = [&](int corner) { return some.weight[i][corner] * pixels[some.place[i][corner]]; };
             if (max) {
-              const float value = std::max({part(0), part(1), part(2), part(3)});
-              result = begun || i > 0 ? std::max(result, value) : value;
+              const float value = larger(larger(part(0), part(1)), larger(part(2), part(3)));
+              result = begun || i > 0 ? larger(result, value) : value;
             } else {
               result += part(0) + part(1) + part(2) + part(3);
             }
@@ -65,7 +67,7 @@ void align(const Bins& how, std::span<const Tensor> inputs, Tensor& output, Thre
       if (some.count > 0) add_up();
       for (std::int64_t c = 0; c < channels; ++c) {
         float& result = out[c * bins + bin];
-        result = !max ? result / all : inside < across.grid * down.grid ? std::max(result, 0.0F) : result;
+        result = !max ? result / all : inside < across.grid * down.grid ? larger(result, 0.0F) : result;
       }
     }
   });

@@ -15,7 +15,7 @@ namespace lamina::cuda {
 namespace {
 
 using namespace tables;
-using detail::BinSide;
+using detail::BinSide, detail::larger;
 
 constexpr int threads = 256, channels_at_once = 32, bins_at_once = 64;
 
@@ -45,8 +45,8 @@ __device__ float of_bin(const T* pixels, const BinSide& down, const BinSide& acr
       const float a = part(y0, x0, (1 - dy) * (1 - dx)), b = part(y0, x1, (1 - dy) * dx),
                   c = part(y1, x0, dy * (1 - dx)), d = part(y1, x1, dy * dx);
       if (how.max) {
-        const float most = fmaxf(fmaxf(a, b), fmaxf(c, d));
-        result = begun ? fmaxf(result, most) : most;
+        const float most = larger(larger(a, b), larger(c, d));
+        result = begun ? larger(result, most) : most;
         begun = true;
       } else {
         result += a + b + c + d;
@@ -55,7 +55,7 @@ __device__ float of_bin(const T* pixels, const BinSide& down, const BinSide& acr
   });
   const float all = fmaxf(down.grid * across.grid, 1.0f);
   if (!how.max) return result / all;
-  return inside < down.grid * across.grid ? fmaxf(result, 0.0f) : result;
+  return inside < down.grid * across.grid ? larger(result, 0.0f) : result;
 }
 
 template <class T, class B>

@@ -11,6 +11,9 @@
 
 namespace lamina::detail {
 
+/// NaN if one of them is.
+LAMINA_HOST_DEVICE inline float larger(float a, float b) { return a > b || a != a ? a : b; }
+
 /// What lies along one dimension of a box: bins of so many samples each.
 struct BinSide {
   float begin, bin, grid;
