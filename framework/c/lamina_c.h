@@ -1,8 +1,7 @@
 #ifndef LAMINA_C_H
 #define LAMINA_C_H
 
-/// Lamina for C11, and for every language that calls C. examples/c is a complete program. docs/embedding.md has the
-/// rules.
+/// Lamina for C11, and for every language that calls C. A program: examples/c. The rules: docs/embedding.md.
 ///
 ///   lamina_model* model = NULL;
 ///   if (lamina_model_load("net.onnx", &model) != LAMINA_OK) fprintf(stderr, "%s\n", lamina_last_error());
@@ -99,14 +98,18 @@ typedef struct lamina_compile_options {
   size_t input_shape_count;
   int32_t threads;          ///< on a CPU; 0: one for each core
   int32_t batch_invariant;  ///< not 0: also on a GPU, an image's bits do not depend on its batch
-  /// Names, and values on the host, of inputs that shapes, axes or weights depend on. The plan no longer has these
-  /// inputs.
+  /// Names of inputs that shapes, axes or weights depend on, and their values on the host: no inputs of the plan.
   const lamina_tensor* constants;
   const char* const* constant_names;
   size_t constant_count;
   /// Names of the nodes that are the outputs, in this order; none: the model's outputs. Any node may be an output.
   const char* const* outputs;
   size_t output_count;
+  /// By the names of inputs or nodes: the most that numbers may be of which a run makes sizes, or elements that it
+  /// finds.
+  const char* const* capacity_names;
+  const int64_t* capacities;
+  size_t capacity_count;
 } lamina_compile_options;
 
 /// Bytes that a plan holds on its device.

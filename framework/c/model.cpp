@@ -71,6 +71,12 @@ CompileOptions options_of(const lamina_compile_options* given) {
     require(output, "options.outputs");
     options.outputs.emplace_back(output);
   }
+  if (own.capacity_count > 0)
+    require(own.capacities, "options.capacities", own.capacity_names, "options.capacity_names");
+  for (std::size_t i = 0; i < own.capacity_count; ++i) {
+    require(own.capacity_names[i], "options.capacity_names");
+    options.capacity[own.capacity_names[i]] = own.capacities[i];
+  }
   return options;
 }
 

@@ -8,6 +8,7 @@ namespace lamina::c {
 namespace {
 
 constexpr std::pair<std::string_view, std::string_view> own_words[] = {
+    {"CompileOptions::capacity", "lamina_compile_options.capacities"},
     {"CompileOptions::", "lamina_compile_options."},
     {"OpenOptions::key", "lamina convert --key"},
     {"OpenOptions::strip_prefix", "lamina convert --strip-prefix"},

@@ -46,7 +46,7 @@ EVERY_BUILD = {
 }
 # Rooms that a build can leave out are counted apart.
 LEFT_OUT = {
-    "framework/c": 720,  # reserved fields, labels and sides that do not agree; detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
+    "framework/c": 730,  # capacities; reserved fields, labels and sides that do not agree; detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
     "framework/detect": 806,  # classes and sizes that a model has not; of what a side has to be a multiple; boxes, scores and classes apart, with points or masks, names of COCO's 91; what exporters note is read by graph
     "framework/onnx": 2_376,  # bodies of loops and scans; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
@@ -61,7 +61,7 @@ TESTS = {"tests": 34_870, "tests/cuda/map": 1_435}  # which outputs keep images 
 # loops and sequences 450, of which 40 are onnx's. Branches that a run takes are 295, capacities 30, ops of signals
 # and decoders 230. Kinds of errors and nearest names of attributes are 90. Steps on the host of a plan for a GPU are 200,
 # bins of boxes and scatters by a thread for each update 240.
-TABLES = ((EVERY_BUILD, 61_400), (LEFT_OUT, 5_035), (TESTS, 36_670))
+TABLES = ((EVERY_BUILD, 61_400), (LEFT_OUT, 5_049), (TESTS, 36_690))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -32,6 +32,14 @@ static void test_open(const char* path) {
   EXPECT(lamina_plan_run(plan, &given, 1, &y, 1, NULL) == LAMINA_OK);
   EXPECT(y.rank == 2 && y.shape[0] == 3 && y.shape[1] == 2 && ((const float*)y.data)[0] == 0);
   lamina_plan_free(plan);
+  /* or each run says it, up to so much, where what is read has a count as well */
+  const int64_t most = 6;
+  options.constant_count = 0, options.capacity_count = 1;
+  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "options.capacities: expected a pointer, got NULL");
+  options.capacities = &most, options.capacity_names = &name;
+  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "y: Reshape: cannot read [2, 3] as [6, 6]");
+  name = NULL;
+  EXPECT_FAILS(lamina_model_compile(model, &options, &plan), "options.capacity_names: expected a pointer, got NULL");
   lamina_model_free(model);
 }
 

@@ -25,7 +25,8 @@ static int print_abi(void) {
   FIELD(lamina_compile_options, batch_invariant), FIELD(lamina_compile_options, constants),
       FIELD(lamina_compile_options, constant_names);
   FIELD(lamina_compile_options, constant_count), FIELD(lamina_compile_options, outputs);
-  FIELD(lamina_compile_options, output_count);
+  FIELD(lamina_compile_options, output_count), FIELD(lamina_compile_options, capacity_names);
+  FIELD(lamina_compile_options, capacities), FIELD(lamina_compile_options, capacity_count);
   SIZE(lamina_memory);
   FIELD(lamina_memory, activations), FIELD(lamina_memory, workspace), FIELD(lamina_memory, parameters);
   FIELD(lamina_memory, shared);
