@@ -98,6 +98,7 @@ std::unique_ptr<OnHost> on_host(const Module& module, const Preparation& prepara
   host.algorithm = {};  // a convolution that was asked for is not another one, nor on another device
   host.finding = nullptr;
   if (!host.device.device.is_cuda() || (!prefers_host && module.runs(host))) return nullptr;
+  if (host.has_slices() || host.has_strides()) return nullptr;  // what is copied has no gaps
   host.device = describe_cpu();
   host.precision = Precision::fp32;
   host.threads = ThreadPool::default_threads();  // for plans inside it, which have a pool; others get one thread
@@ -109,7 +110,8 @@ Tensor LeftOnHost::find(std::size_t buffer, const View& operand) const {
   const auto found = left_.find(buffer);
   if (found == left_.end()) return {};
   const Tensor& all = found->second.step->result(found->second.result);
-  if (all.bytes() != bytes_of(operand.shape, operand.format)) return {};  // a part of it
+  const bool whole = !operand.is_slice() && !operand.is_strided();
+  if (!whole || all.bytes() != bytes_of(operand.shape, operand.format)) return {};
   return all.reinterpret(operand.shape, operand.format.dtype);
 }
 

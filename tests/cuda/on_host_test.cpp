@@ -1,5 +1,6 @@
 // What a GPU has no kernel for, which a Plan for it computes on the host.
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -92,6 +93,34 @@ TEST_P(CudaOnHost, ResultsStayOnTheDeviceAndAPlanMayEndBeforeItsWork) {
     EXPECT_EQ(y.device(), gpu());
     EXPECT_EQ(y.to(Device::cpu()).values<float>()[0], 4);
     for (int run = 0; run < 20; ++run) (void)plan.run(x);
+  }
+}
+
+/// Small steps behind one on the host, whose operands and results lie turned, flipped and joined where that is no step.
+TEST_P(CudaOnHost, WhatIsTurnedAndJoinedThereIsAsOnACpu) {
+  Graph g;
+  const auto list = [&](std::vector<std::int64_t> values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    return g.add(detail::concat("list ", g.nodes().size()), Constant(Tensor::from(values, {count})), {});
+  };
+  const Value places = g.add("places", Op("NonZero"), g.input("x", {4, 5}));
+  const Value rows = g.add("rows", Op("Transpose"), places);
+  const Value flipped = g.add("flipped", Op("Slice"), {rows, list({1}), list({-3}), list({1}), list({-1})});
+  const Value twice = g.add("twice", Op("Add"), {flipped, flipped});
+  const Value joined = g.add("joined", Op("Concat", {{"axis", std::int64_t{1}}}), {twice, rows, flipped});
+  g.output(joined);
+  g.output(g.add("most", Op("ReduceMax", {{"keepdims", std::int64_t{0}}}), {joined, list({0})}));
+  g.output(g.add("moved", Op("Add"), {joined, list({1, 2, 3, 4, 5, 6})}));
+  Plan here = g.compile({.device = gpu()}), cpu = g.compile();
+  std::vector<float> x(20);
+  for (int run = 0; run < 4; ++run) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(run)) % 3);
+    const Tensor given = Tensor::from(x, {4, 5});
+    const auto found = here.run({&given, 1}), wanted = cpu.run({&given, 1});
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      ASSERT_EQ(found[i].shape(), wanted[i].shape()) << i;
+      EXPECT_TRUE(std::ranges::equal(found[i].values<std::int64_t>(), wanted[i].values<std::int64_t>())) << i;
+    }
   }
 }
 
