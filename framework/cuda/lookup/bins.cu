@@ -59,7 +59,7 @@ __device__ float of_bin(const T* pixels, const BinSide& down, const BinSide& acr
 }
 
 template <class T, class B>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 2)
     bins_kernel(const T* __restrict__ input, const B* __restrict__ boxes, const std::int64_t* __restrict__ images,
                 const std::int64_t* __restrict__ count, T* __restrict__ output, const Bins how, const BinExtents e,
                 IndexFault* fault) {
