@@ -167,15 +167,19 @@ void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--threads", threads, "CPU threads; 0: one for each core")->check(whole_number(0, 1024));
 }
 
+Precision precision_on(Device device, std::string_view option, const std::string& text) {
+  const Precision precision = parse_precision(text);
+  if (!device.is_cpu() || row_of(precision).on_cpu) return precision;
+  throw Error(fmt::format("{}: the CPU computes in fp32 and bf16; {} needs a CUDA device", option, text));
+}
+
 CompileOptions RunOptions::compile_options(std::int64_t n) const {
   // A build with CUDA leads one to expect the GPU: say why it is not used.
   if (device == "auto" && best_device().is_cpu() && cuda::backend_info().built) {
     fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
   }
   const Device first = devices().front();
-  if (first.is_cpu() && !row_of(parse_precision(precision)).on_cpu) {
-    throw Error(fmt::format("--precision: the CPU computes in fp32 and bf16; {} needs a CUDA device", precision));
-  }
+  (void)precision_on(first, "--precision", precision);
   const int wanted = parse_architecture(architecture);
   return {.device = first,
           .batch = n,

@@ -12,6 +12,9 @@
 
 namespace lamina::app {
 
+/// What `text` names. Throws Error, naming the option, for one that the device does not compute in.
+Precision precision_on(Device device, std::string_view option, const std::string& text);
+
 /// The options that every command which runs a plan shares.
 struct RunOptions {
   std::string device = "auto";

@@ -38,6 +38,7 @@ std::vector<std::string_view> chosen(const std::vector<std::string>& names, Devi
 
 void bench(const Conv2dBenchOptions& options) {
   const Device device = parse_device(options.device);
+  for (const std::string& precision : options.precisions) (void)precision_on(device, "--precision", precision);
   const auto checked = naming("--kernel, --size and the like", [&] {
     auto begun = std::make_unique<Conv2dRace>(options, device);
     const Shape first = begun->input_shape(options.batches.front());

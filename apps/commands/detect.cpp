@@ -117,6 +117,8 @@ void detect(const DetectCommand& command) {
   const Photos found = find_photos(command.photos);
   const CocoIds ids(command.coco.empty() ? Photos{} : found);
   PicturePaths pictures(command.pictures, "detections", found);
+  if (command.coco == "-" && (command.csv || command.json.to_stdout()))
+    throw Error("--coco: expected a file beside --json or --csv on stdout, got -");
   const DetectFiles files(command.txt, command.crops, command.pictures.jpeg, found);
   Model model = command.model.load();
   print_warnings(model);

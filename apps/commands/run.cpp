@@ -83,7 +83,7 @@ void add_run(CLI::App& app) {
   options->model.add_to(*command);
   options->model.inputs.add_capacity_to(*command);
   options->model.add_preprocess_to(*command);
-  command->add_option("--input", options->input, "inputs: .safetensors by input name, .npy, or a photograph");
+  command->add_option("--input", options->input, "inputs: .safetensors or .npz by input name, .npy, or a photograph");
   writes(command->add_option("--out,--output", options->out, "where to write the outputs (.safetensors)"))
       ->check(ends_in(".safetensors"));
   options->json.add_to(*command, "the outputs: names, shapes, and the values of those of at most 10,000");

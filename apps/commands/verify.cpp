@@ -158,7 +158,7 @@ void verify_against(const VerifyOptions& options) {
     for (const std::string& name : plan.output_names()) result.set(name, plan.output(name).to(Device::cpu()).clone());
     return result;
   };
-  const Precision reference = parse_precision(options.against), asked = compile.precision;
+  const Precision reference = precision_on(compile.device, "--against", options.against), asked = compile.precision;
   const Weights expected = answers(reference);
   bool passed = true;
   auto json = nlohmann::ordered_json::array();
@@ -228,7 +228,7 @@ void add_verify(CLI::App& app) {
   expected->require_option(1);
   command
       ->add_option("--input", options->input,
-                   "with --against: .safetensors by input name, .npy, or a photograph; else values drawn at random")
+                   "with --against: .safetensors or .npz by input name, .npy, or a photograph; else drawn at random")
       ->needs(against);
   command->add_option("--rtol", options->rtol, "relative tolerance; by default what the precision needs")
       ->check(real_number());

@@ -35,8 +35,9 @@ std::string Sheet::finish(const std::string& layer) {
   if (cards_.empty()) return "";
   const std::string path = name_of(++written_);
   const std::string page = pages_ > 1 ? fmt::format(" (page {} of {})", written_, pages_) : "";
-  write_text(path, png_of(draw_sheet(fmt::format("{}: the strongest maps of {} photographs{}", layer, photos_, page),
-                                     cards_)));
+  const std::size_t photos = pages_ > 1 ? photos_ : cards_.size();  // some may have been damaged
+  write_text(
+      path, png_of(draw_sheet(fmt::format("{}: the strongest maps of {} photographs{}", layer, photos, page), cards_)));
   return fmt::format("wrote {}: {} photographs\n", detail::printable(path), std::exchange(cards_, {}).size());
 }
 

@@ -73,7 +73,6 @@ class Compiler {
     for (std::size_t i = 0; i < outputs; ++i) {
       Plan::Impl::Port output = port(program_.outputs[i]);
       output.counts = program_.output_counts[i];
-      for (int& count : output.counts) count -= count < 0 ? 0 : static_cast<int>(outputs);
       output.name = program_.output_names[i];
       output.batched = program_.output_batched[i];
       const Plan::Impl::Buffer& computed = plan_.buffers[output.buffer];

@@ -1,5 +1,8 @@
 // From a Network to a Program: a value and an operation for each node that somebody needs.
 
+#include <algorithm>
+#include <iterator>
+
 #include "lamina/compile/program.h"
 #include "lamina/layers/fixed.h"
 
@@ -11,6 +14,7 @@ std::vector<bool> needed(const Resolved& resolved, bool all) {
   const auto index = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<bool> result(index(resolved.network.size()), all);
   for (const int output : resolved.outputs) result[index(output)] = true;
+  for (const int count : resolved.counts) result[index(count)] = true;
   for (int i = resolved.network.size(); i-- > 0;) {
     if (!result[index(i)]) continue;
     for (const int input : resolved.network[i].inputs) result[index(input)] = true;
@@ -68,6 +72,7 @@ Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions
   }
   program.inputs = values_of(resolved.inputs);
   program.outputs = values_of(resolved.outputs);
+  std::ranges::copy(values_of(resolved.counts), std::back_inserter(program.outputs));
   program.output_counts = resolved.output_counts;
   program.output_names = resolved.output_names;
   program.input_batched = resolved.input_batched;

@@ -83,7 +83,7 @@ class Resolver {
     for (std::size_t i = 0; i < outputs_.size(); ++i) {  // and behind them their counts
       result_.output_counts.push_back(result_.network[result_.outputs[i]].counts);
       for (int& count : result_.output_counts.back()) {
-        if (count >= 0) result_.outputs.push_back(std::exchange(count, static_cast<int>(result_.outputs.size())));
+        if (count >= 0) result_.counts.push_back(std::exchange(count, static_cast<int>(result_.counts.size())));
       }
     }
     return std::move(result_);

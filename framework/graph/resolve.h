@@ -17,8 +17,9 @@ struct Resolved {
   std::vector<int> node;     ///< of the network, by node of the graph; -1: not needed for the outputs
   std::vector<int> end;      ///< how many nodes the network had after it, likewise
   std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
-  std::vector<int> outputs;  ///< of the network, the graph's and, behind those, the counts of these
-  std::vector<std::vector<int>> output_counts;  ///< by output of the graph and axis: which of `outputs` it is, or -1
+  std::vector<int> outputs;  ///< of the network, in the graph's order
+  std::vector<int> counts;   ///< of the network: how many elements there are along axes of outputs where a run decides
+  std::vector<std::vector<int>> output_counts;  ///< by output and axis: which of `counts` says so, or -1
   std::vector<std::string> output_names;
   std::vector<bool> input_batched;   ///< the first extent is the batch
   std::vector<bool> output_batched;  ///< likewise: see resolve_batched

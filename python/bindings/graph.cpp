@@ -94,7 +94,7 @@ std::unique_ptr<PyPlan> compile(const Graph& graph, const Preprocess* preprocess
   return interruptible(options.stop, [&] { return std::make_unique<PyPlan>(graph.compile(options)); });
 }
 
-/// Name, shape and type of each output of such a plan, without compiling it.
+/// Name, shape and type of each output of such a plan, without compiling it; None for an extent that a run decides.
 nb::list output_ports(const Graph& graph, const nb::kwargs& fields) {
   const CompileOptions options = options_from(fields, nullptr);
   const detail::Resolved resolved = [&] {
@@ -104,7 +104,12 @@ nb::list output_ports(const Graph& graph, const nb::kwargs& fields) {
   nb::list ports;
   for (std::size_t i = 0; i < resolved.outputs.size(); ++i) {
     const detail::Network::Node& node = resolved.network[resolved.outputs[i]];
-    ports.append(nb::make_tuple(resolved.output_names[i], to_python(node.shape), std::string(name(node.dtype))));
+    nb::list extents;
+    for (int d = 0; d < static_cast<int>(node.shape.rank()); ++d) {
+      const bool counted = !node.counts.empty() && node.counts[static_cast<std::size_t>(d)] >= 0;
+      extents.append(counted ? nb::object(nb::none()) : nb::object(nb::int_(node.shape[d])));
+    }
+    ports.append(nb::make_tuple(resolved.output_names[i], nb::tuple(extents), std::string(name(node.dtype))));
   }
   return ports;
 }
@@ -273,8 +278,10 @@ void bind_graph(nb::module_& m) {
           nb::sig("def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]"),
           "None where only compiling tells.")
       .def("output_ports", &output_ports, nb::arg("options"),
-           nb::sig("def output_ports(self, **options: typing.Any) -> list[tuple[str, tuple[int, ...], str]]"),
-           "Name, shape and type of each output for such options of compile(), which is not done for it.")
+           nb::sig("def output_ports(self, **options: typing.Any) -> list[tuple[str, tuple[int | None, ...], str]]"),
+           "Name, shape and type of each output for such options of compile(), which is not done for it. None stands "
+           "for "
+           "an extent that a run decides.")
       .def_prop_ro(
           "nodes",
           [](const Graph& self) {

@@ -37,6 +37,8 @@ done <<'ROWS'
 2 has_no_node run --model digits --input PHOTO --outputs no --json
 2 has_no_node segment PHOTO --model digits --output-name no
 2 fp16_needs_a_CUDA classify PHOTO --model digits --device cpu --precision fp16
+2 fp16_needs_a_CUDA bench conv2d --device cpu --precision fp16
+2 --against:_the_CPU_computes_in_fp32_and_bf16 verify --model digits --device cpu --against fp16
 2 is_larger_than_the_padded bench conv2d --device cpu --size 4 --padding 0
 2 divide_3_input bench conv2d --device cpu --groups 5
 2 name_of_a_.png features PHOTO --out x.webp
@@ -47,6 +49,7 @@ done <<'ROWS'
 2 photographs_are_numbers_up_to_1, classify PHOTO --model digits --scale 1/255 --mean 123
 2 photographs_are_numbers_up_to_1, classify PHOTO --model digits --scale 1/255 --std 58
 2 photographs_are_numbers_up_to_255,_got_0.229 classify PHOTO --model digits --scale 1 --mean 0.485 --std 0.229
+2 expected_a_file_beside_--json detect PHOTO --model digits --coco - --json - --no-pictures
 2 expected_32 serve --model digits --size digits=3 --port 0
 # work that fails
 1 no_such_file classify nothing.png --model digits
