@@ -82,7 +82,7 @@ typedef struct lamina_tensor {
 typedef struct lamina_port {
   const char* name;
   int64_t shape[LAMINA_MAX_RANK];
-  int32_t rank;  ///< -1: open. A model's output: compiling tells it; an input: lamina_compile_options.input_shapes does
+  int32_t rank;  ///< -1: open, as is its type: compiling tells an output's, options.input_shapes an input's
   lamina_dtype dtype;
 } lamina_port;
 
@@ -227,7 +227,7 @@ LAMINA_C_API lamina_status lamina_model_compile(const lamina_model* model, const
                                                 lamina_plan** plan);
 LAMINA_C_API void lamina_plan_free(lamina_plan* plan);
 
-/// The inputs and outputs of a plan; all extents are numbers.
+/// The inputs and outputs of a plan; all extents are numbers, of an output of which a run decides them the most.
 LAMINA_C_API lamina_status lamina_plan_inputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
 LAMINA_C_API lamina_status lamina_plan_outputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
 /// A table of the steps and their kernels, for people. It lives as long as the plan.

@@ -193,6 +193,10 @@ void Plan::run(std::initializer_list<NamedTensor> inputs, void* stream, const Li
     if (slot.defined()) fail("run: input \"", name, "\" was given twice");
     slot = tensor;
   }
+  for (std::size_t i = 0; i < p.named_inputs.size(); ++i) {
+    if (!p.named_inputs[i].defined())
+      fail("run: input \"", p.input_names[i], "\" is missing; expected all of ", p.input_names.size());
+  }
   (void)p.run(p.named_inputs, stream, limits);
 }
 

@@ -93,6 +93,8 @@ struct PlanPool::Impl {
                .together = plan().batched(),
                .wait = options.wait_when_full},
               static_cast<int>(workers.size())) {
+    if (options.max_delay.count() < 0)
+      fail("pool: expected a max_delay of 0 or more, got ", options.max_delay.count(), " us");
     if (options.max_queue < most())
       fail("pool: expected a queue of at least a batch, ", most(), " images, got ", options.max_queue);
     try {

@@ -109,11 +109,14 @@ std::unique_ptr<PyPool> make_pool(const Graph& graph, const Preprocess* preproce
                                   int plans_per_device, std::vector<std::int64_t> batches, double max_delay,
                                   std::int64_t max_queue, bool wait_when_full, const nb::kwargs& fields) {
   CompileOptions compile = options_from(fields, preprocess);
+  if (!(max_delay >= 0 && max_delay < 1e9))
+    throw Error(detail::concat("max_delay: expected seconds of 0 or more, got ", max_delay));
+  const auto delay = std::chrono::microseconds(static_cast<std::int64_t>(max_delay * 1e6));
   const bool all = devices == "all";
   const PoolOptions options = {.devices = parse_devices(all ? (best_device().is_cuda() ? "cuda:all" : "cpu") : devices),
                                .plans_per_device = plans_per_device,
                                .batches = std::move(batches),
-                               .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(max_delay * 1e6)),
+                               .max_delay = delay,
                                .max_queue = max_queue,
                                .wait_when_full = wait_when_full};
   return interruptible(compile.stop, [&] { return std::make_unique<PyPool>(graph, compile, options); });

@@ -50,6 +50,12 @@ def test_what_does_not_fit(digits):
         pool.submit(np.zeros((1, 3, 32, 32), np.float32))
 
 
+@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf")])
+def test_delays_are_seconds(digits, delay):
+    with pytest.raises(lamina.Error, match="max_delay: expected seconds of 0 or more, got"):
+        lamina.Pool(digits, devices="cpu", max_delay=delay)
+
+
 def test_full(digits):
     x = np.zeros((1, 3, 32, 32), np.float32)
     with lamina.Pool(digits, devices="cpu", batch=2, max_queue=2, max_delay=5, wait_when_full=False) as pool:

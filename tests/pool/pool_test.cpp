@@ -166,6 +166,7 @@ TEST(PlanPool, InputsThatDoNotFitAreAnErrorAtOnce) {
   expect_error([&] { (void)pool.submit({Tensor({1, 3, 16, 16}, DType::u8)}); }, {"input", "got u8"});
   expect_error([&] { PlanPool(graph, {.batch = 8}, {.max_queue = 7}); },
                {"queue of at least a batch, 8 images, got 7"});
+  expect_error([&] { PlanPool(graph, {}, {.max_delay = std::chrono::milliseconds(-2)}); }, {"max_delay of 0 or more"});
   expect_error([&] { PlanPool(graph, {}, {.plans_per_device = -1}); }, {"expected 0 plans", "got -1"});
   expect_error([&] { PlanPool(graph, {}, {.devices = {Device::cpu(), Device::cuda(99)}}); }, {"cuda:99"});
 }
