@@ -105,10 +105,9 @@ nb::list output_ports(const Graph& graph, const nb::kwargs& fields) {
   for (std::size_t i = 0; i < resolved.outputs.size(); ++i) {
     const detail::Network::Node& node = resolved.network[resolved.outputs[i]];
     nb::list extents;
-    for (int d = 0; d < static_cast<int>(node.shape.rank()); ++d) {
-      const bool counted = !node.counts.empty() && node.counts[static_cast<std::size_t>(d)] >= 0;
-      extents.append(counted ? nb::object(nb::none()) : nb::object(nb::int_(node.shape[d])));
-    }
+    for (int d = 0; d < static_cast<int>(node.shape.rank()); ++d)
+      resolved.network.count_of(resolved.outputs[i], d) < 0 ? extents.append(node.shape[d])
+                                                            : extents.append(nb::none());
     ports.append(nb::make_tuple(resolved.output_names[i], nb::tuple(extents), std::string(name(node.dtype))));
   }
   return ports;
@@ -279,9 +278,8 @@ void bind_graph(nb::module_& m) {
           "None where only compiling tells.")
       .def("output_ports", &output_ports, nb::arg("options"),
            nb::sig("def output_ports(self, **options: typing.Any) -> list[tuple[str, tuple[int | None, ...], str]]"),
-           "Name, shape and type of each output for such options of compile(), which is not done for it. None stands "
-           "for "
-           "an extent that a run decides.")
+           "Name, shape and type of each output for such options of compile(), which is not done for it. An extent that "
+           "a run decides is None.")
       .def_prop_ro(
           "nodes",
           [](const Graph& self) {

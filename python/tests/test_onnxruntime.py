@@ -4,6 +4,7 @@
 import lamina
 import lamina.onnxruntime as ort
 import numpy as np
+import onnx_writer as onnx
 import pytest
 from conftest import ROOT, together
 
@@ -169,3 +170,13 @@ def test_threads_share_a_session(session, x):
 
     together(4, work)
     assert not wrong
+
+
+def test_extents_that_a_run_decides_are_open(tmp_path):
+    nodes, inputs = [onnx.node("NonZero", ["x"], "places")], [("x", "float32", [3, 4])]
+    path = onnx.write(tmp_path / "found.onnx", nodes, inputs, [("places", "int64", [2, "n"])], {})
+    session = ort.InferenceSession(path)
+    assert session.get_outputs() == [ort.NodeArg("places", "tensor(int64)", [2, "n"])]
+    assert lamina.load(path).graph.output_ports() == [("places", (2, None), "i64")]
+    unsaid = onnx.write(tmp_path / "unsaid.onnx", nodes, inputs, [("places", "int64", None)], {})
+    assert ort.InferenceSession(unsaid).get_outputs()[0].shape in ([2, None], [])
