@@ -276,11 +276,9 @@ void bind_graph(nb::module_& m) {
           "output_shapes", [](const Graph& self) { return nb::tuple(port_list(self, self.outputs(), true)); },
           nb::sig("def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]"),
           "None where only compiling tells.")
-      .def(
-          "output_ports", &output_ports, nb::arg("options"),
-          nb::sig("def output_ports(self, **options: typing.Any) -> list[tuple[str, tuple[int | None, ...], str]]"),
-          "Name, shape and type of each output for such options of compile(), which is not done for it. An extent that "
-          "a run decides is None.")
+      .def("output_ports", &output_ports, nb::arg("options"),
+           nb::sig("def output_ports(self, **options: typing.Any) -> list[tuple[str, tuple[int | None, ...], str]]"),
+           "Each output's name, shape and type for such options of compile(). An extent that a run decides is None.")
       .def_prop_ro(
           "nodes",
           [](const Graph& self) {
