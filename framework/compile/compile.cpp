@@ -128,7 +128,7 @@ class Compiler {
     }
     for (auto& output : plan_.outputs) {
       if (device.is_cuda()) output.staging = Tensor::pinned(output.shape, output.dtype);
-      if (!output.counts.empty())
+      if (output.counted())
         output.packed = Tensor(bytes(detail::bytes_of(output.shape, {.dtype = output.dtype})), DType::u8);
     }
     for (auto& count : plan_.counts) {

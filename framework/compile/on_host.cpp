@@ -96,9 +96,9 @@ std::unique_ptr<OnHost> on_host(const Module& module, const Preparation& prepara
                                 bool prefers_host) {
   Preparation host = preparation;
   host.algorithm = {};  // a convolution that was asked for is not another one, nor on another device
-  host.finding = nullptr;
   if (!host.device.device.is_cuda() || (!prefers_host && module.runs(host))) return nullptr;
   if (host.has_slices() || host.has_strides()) return nullptr;  // what is copied has no gaps
+  host.finding = nullptr;                                       // which is of the GPU
   host.device = describe_cpu();
   host.precision = Precision::fp32;
   host.threads = ThreadPool::default_threads();  // for plans inside it, which have a pool; others get one thread

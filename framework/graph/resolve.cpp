@@ -80,7 +80,7 @@ class Resolver {
       if (result_.outputs.back() < 0)
         fail(nodes_[static_cast<std::size_t>(output)].name, ": expected a tensor as output, it is a sequence");
     }
-    for (std::size_t i = 0; i < outputs_.size(); ++i) {  // and behind them their counts
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
       result_.output_counts.push_back(result_.network[result_.outputs[i]].counts);
       for (int& count : result_.output_counts.back()) {
         if (count >= 0) result_.counts.push_back(std::exchange(count, static_cast<int>(result_.counts.size())));

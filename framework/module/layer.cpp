@@ -38,7 +38,7 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
 
 template <class Problem>
 bool Layer<Problem>::runs(const Preparation& preparation) const {
-  return find_kernel(detail::turned(problem(shapes_of(preparation.inputs))), preparation) != nullptr;
+  return found_kernel(detail::turned(problem(shapes_of(preparation.inputs))), preparation) != nullptr;
 }
 
 template <class Problem>

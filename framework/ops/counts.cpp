@@ -168,7 +168,7 @@ bool OnCpu::takes(const Preparation& p) const {
 }
 
 std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
-  if (!takes(p)) fail(ErrorKind::unsupported, op_, ": expected to run on a CPU, got ", p.device.device);
+  if (!takes(p)) fail(ErrorKind::unsupported, op_, ": not supported of f16, bf16 or eight bits");
   return make_operator(op_, {.workspace = workspace_}, run_);
 }
 

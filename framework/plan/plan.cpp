@@ -147,8 +147,8 @@ std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* s
     if (output.bindable) bind(output.buffer, buffers[output.buffer].home);
   }
   enqueue(stream);
-  const auto counted = [](const Port& output) { return !output.counts.empty(); };
-  const bool download = options.device.is_cuda() && (all_on_host(tensors) || std::ranges::any_of(outputs, counted));
+  const bool download =
+      options.device.is_cuda() && (all_on_host(tensors) || std::ranges::any_of(outputs, &Port::counted));
   const auto come_down = [&](Port& port, const Tensor& found) {
     if (!download) return found;
     cuda::download(options.device.index, port.staging.raw(), found.raw(), found.bytes(), stream);
@@ -161,7 +161,7 @@ std::span<const Tensor> Plan::Impl::run(std::span<const Tensor> tensors, void* s
     check_run();
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (counted(outputs[i])) results[i] = counted_result(outputs[i], results[i]);
+    if (outputs[i].counted()) results[i] = counted_result(outputs[i], results[i]);
   }
   return results;
 }
@@ -212,8 +212,7 @@ void Plan::Impl::run_into(std::span<const Tensor> tensors, std::span<Tensor> tar
   if (targets.size() != outputs.size()) fail("run_into: expected ", outputs.size(), " outputs, got ", targets.size());
   const std::int64_t images = images_of(tensors);
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (!outputs[i].counts.empty())
-      fail(outputs[i].name, ": a run decides how large it is; expected run, got run_into");
+    if (outputs[i].counted()) fail(outputs[i].name, ": a run decides how large it is; expected run, got run_into");
     require_fits(targets[i], outputs[i], images, device);
     for (std::size_t j = 0; j < inputs.size(); ++j)
       require_apart(targets[i], outputs[i].name, tensors[j], inputs[j].name);
@@ -254,9 +253,7 @@ std::span<const DType> Plan::input_dtypes() const { return impl().input_dtypes; 
 std::span<const Shape> Plan::output_shapes() const { return impl().output_shapes; }
 std::span<const DType> Plan::output_dtypes() const { return impl().output_dtypes; }
 
-bool Plan::counted() const {
-  return std::ranges::any_of(impl().outputs, [](const Impl::Port& port) { return !port.counts.empty(); });
-}
+bool Plan::counted() const { return std::ranges::any_of(impl().outputs, &Impl::Port::counted); }
 
 bool Plan::batched() const {
   const auto each = [](const Impl::Port& port) { return port.batched; };

@@ -70,6 +70,8 @@ struct Plan::Impl {
     Tensor staging = {};           ///< on a GPU: pinned host memory that results for a host caller land in
     Tensor packed = {};            ///< of an output with counts: where what is there stands together
     Tensor number = {};            ///< of a count: on the host, after a run
+
+    bool counted() const { return !counts.empty(); }
   };
 
   struct NodeOutput {

@@ -90,11 +90,12 @@ void Plan::Impl::check_run() {
   std::exception_ptr first;  // what failed behind it may have failed for its sake
   auto* const noted = static_cast<IndexFault*>(faults.raw());
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    const IndexFault fault = std::exchange(noted[i], {});
     try {
       detail::at_node(steps[i].name, [&] {
         steps[i].op->check();
-        if (fault.found != 0) detail::fail("index ", fault.index, " is outside of an extent of ", fault.extent);
+        if (noted[i].found == 0) return;
+        const IndexFault fault = std::exchange(noted[i], {});
+        detail::fail("index ", fault.index, " is outside of an extent of ", fault.extent);
       });
     } catch (...) {
       if (first == nullptr) first = std::current_exception();

@@ -81,8 +81,8 @@ int row_indices(Expansion& e, int indices) {
   for (int d = 1; d < e.rank(indices); ++d) {
     rows = e.slice(rows, d, 0, 1);
     if (e.count_of(indices, d) < 0) continue;
-    const std::int64_t extent =
-        e.shape(indices)[d];  // which updates have; that a run has as many is checked with the rows
+    // Updates have all of them: that a run has as many is checked where the rows are counted.
+    const std::int64_t extent = e.shape(indices)[d];
     const int none =
         e.pointwise(Pointwise::sub, {e.check(e.count_of(indices, d), {.expected = extent}), whole(e, {extent}, {1})});
     count = e.pointwise(Pointwise::add, {count < 0 ? e.length(indices, 0) : count, none});
