@@ -112,10 +112,9 @@ __device__ __forceinline__ void apply_inlined(const Finish& finish, float (&valu
   });
 }
 
-/// All of it, of elements that will be rounded to T.
-template <class T, int n>
-__device__ __forceinline__ void apply(const Finish& finish, float (&values)[n], const float (&residual)[n]) {
-  if (finish.kind != Finish::Kind::chain) return apply_inlined<T>(finish, values, residual);
+/// A chain, four elements at a time.
+template <int n>
+__device__ __forceinline__ void call_chain(const Finish& finish, float (&values)[n], const float (&residual)[n]) {
 #pragma unroll
   for (int j = 0; j < n; j += 4) {
     const auto at = [&](const float(&from)[n], int i) { return j + i < n ? from[(j + i) % n] : 0.0f; };
@@ -125,6 +124,13 @@ __device__ __forceinline__ void apply(const Finish& finish, float (&values)[n], 
 #pragma unroll
     for (int i = 0; i < 4 && j + i < n; ++i) values[j + i] = result[i];
   }
+}
+
+/// All of it, of elements that will be rounded to T.
+template <class T, int n>
+__device__ __forceinline__ void apply(const Finish& finish, float (&values)[n], const float (&residual)[n]) {
+  if (finish.kind == Finish::Kind::chain) return call_chain(finish, values, residual);
+  apply_inlined<T>(finish, values, residual);
 }
 
 }  // namespace lamina::cuda

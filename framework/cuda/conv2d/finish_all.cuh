@@ -13,7 +13,7 @@ __device__ __forceinline__ void finish_all(const Finish& finish, const Each& eac
     each([&]<int n>(float(&sums)[n], const auto& load) {
       float residual[n] = {};
       load(residual);
-      apply<T>(finish, sums, residual);
+      call_chain(finish, sums, residual);
     });
     return;
   }
