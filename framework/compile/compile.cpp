@@ -123,8 +123,8 @@ class Compiler {
       plan_.bind(b, buffer.home);
     }
     if (device.is_cuda()) {
-      plan_.faults = Tensor::pinned(bytes(plan_.steps.size() * sizeof(IndexFault)), DType::u8);
-      std::fill_n(static_cast<IndexFault*>(plan_.faults.raw()), plan_.steps.size(), IndexFault());
+      plan_.faults = Tensor::pinned(bytes(plan_.steps.size() * sizeof(Fault)), DType::u8);
+      std::fill_n(static_cast<Fault*>(plan_.faults.raw()), plan_.steps.size(), Fault());
     }
     for (auto& output : plan_.outputs) {
       if (device.is_cuda()) output.staging = Tensor::pinned(output.shape, output.dtype);

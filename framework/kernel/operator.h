@@ -13,11 +13,25 @@ namespace lamina {
 
 class ThreadPool;
 
-/// An index that was outside, as a GPU's kernel notes it for the host.
-struct LAMINA_API IndexFault {
-  std::int64_t found = 0;  ///< whether there is one
-  std::int64_t index = 0, extent = 0;
+/// What was wrong with a number that a run made, as a GPU's kernel notes it for the host.
+struct LAMINA_API Fault {
+  enum Kind : std::int64_t {
+    none,
+    outside,      ///< an index, of an extent
+    beyond_room,  ///< a count, of what there is room for
+    not_equal,    ///< a count, of another one
+    too_few,      ///< a count, of another one
+    no_multiple,  ///< a count, of a number that does not divide it
+    no_overlap    ///< the bits of a double that is not from 0 to 1
+  };
+  Kind kind = none;
+  std::int64_t found = 0, of = 0;
 };
+
+namespace detail {
+/// Throws the Error that says so.
+[[noreturn]] LAMINA_API void fail_by(const Fault& fault);
+}  // namespace detail
 
 /// What an operator runs with.
 struct LAMINA_API Execution {
@@ -26,9 +40,9 @@ struct LAMINA_API Execution {
   void* workspace = nullptr;   ///< workspace_bytes() on the operator's device
   void* counters = nullptr;    ///< counter_bytes() there, all 0, which they are again behind it
   Neighbours neighbours = {};  ///< of an operator that heeds them
-  /// On a GPU: page-locked memory in which a kernel leaves an index that was outside; may be null. A Plan reads it
-  /// where results come down.
-  IndexFault* fault = nullptr;
+  /// On a GPU: page-locked memory in which a kernel leaves what was wrong; may be null. A Plan reads it where results
+  /// come down.
+  Fault* fault = nullptr;
 
   /// Calls body(index, worker) once for every index in [0, count) and returns when all are done, on the threads of the
   /// Plan that runs the operator: `worker` is in [0, threads), as many as Preparation::threads says. The first

@@ -219,7 +219,7 @@ struct ResampleProblem {
 };
 
 /// Elements of input 0 at places that input 1, of i64 or i32, says; negative ones count from the end. One that is
-/// outside is an Error on the CPU and an IndexFault on a GPU, which leaves 0 there. Any dtype, nchw, b = batch_dims.
+/// outside is an Error on the CPU and a Fault on a GPU, which leaves 0 there. Any dtype, nchw, b = batch_dims.
 ///   take:     output [a..., indices..., c...] = input [a..., D, c...] along `dim`
 ///   elements: output[i][j][k] = input[i][index[i][j][k]][k], for dim = 1
 ///   nd:       output [b..., i..., rest...]: indices [b..., i..., K] select K extents of the input after the first b

@@ -7,6 +7,7 @@
 #include "lamina/kernel/all_problems.h"
 #include "lamina/kernel/make_operator.h"
 #include "lamina/layers/concat.h"
+#include "lamina/layers/fixed.h"
 #include "lamina/module/layer.h"
 #include "lamina/ops/network.h"
 #include "lamina/ops/parts.h"
@@ -144,18 +145,6 @@ Place find_place(const Module& module, const Axes& axes, std::size_t i, int axis
        " has a count, which only a run knows and this cannot carry");
 }
 
-std::int64_t checked(const CountRule& rule, std::span<const std::int64_t> counts) {
-  const std::int64_t wanted = rule.expected >= 0 ? rule.expected : counts[0], all = wanted * rule.times;
-  for (const std::int64_t count : counts) {
-    if (rule.most >= 0 && (count < 0 || count > rule.most))
-      fail("this run has ", count, " along an axis where there is room for ", rule.most);
-    if (rule.enough ? count < wanted : count != wanted)
-      fail("this run has ", count, " along an axis where it must have ", wanted, rule.enough ? " or more" : "");
-  }
-  if (all % rule.per != 0) fail("this run has ", all, ", which ", rule.per, " does not divide");
-  return all / rule.per;
-}
-
 }  // namespace
 
 bool OnCpu::takes(const Preparation& p) const {
@@ -173,21 +162,19 @@ std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
 }
 
 int add_count(Network& network, std::string name, int counts, CountRule rule) {
-  const auto run = [rule](auto inputs, auto outputs, const Execution&) {
-    outputs[0].template values<std::int64_t>()[0] = checked(rule, inputs[0].template values<std::int64_t>());
-  };
   std::int64_t most = rule.expected >= 0 ? rule.expected : rule.most;
   for (const Tensor& known : {network[counts].most, network[counts].constant}) {
     if (most < 0 && known.defined()) most = std::ranges::min(known.to(DType::i64).values<std::int64_t>());
   }
-  const int made =
-      network.add(std::move(name), std::make_shared<OnCpu>("count", Shape{1}, DType::i64, 0, run), {counts});
+  auto module = std::make_shared<Fixed<FindProblem>>(FindProblem{.rule = rule}, Shape{1}, DType::i64);
+  const int made = network.add(std::move(name), std::move(module), {counts});
   if (most >= 0) network.set_most(made, Tensor::from(std::vector{most * rule.times / rule.per}, {1}));
   return made;
 }
 
 bool is_count(const Network& network, int node) {
-  return network[node].module != nullptr && network[node].module->op() == "count";
+  const auto* find = dynamic_cast<const Fixed<FindProblem>*>(network[node].module.get());
+  return find != nullptr && find->problem({}).kind == FindProblem::Kind::count;
 }
 
 bool knows_counts(std::string_view op) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lamina/kernel/operator.h"
+#include "lamina/kernel/rules/lookup/find.h"
 #include "lamina/module/module.h"
 
 /// Values of which a run alone knows how many elements they have along an axis (docs/inside/ops.md).
@@ -35,14 +36,6 @@ class OnCpu : public Module {
   DType dtype_;
   std::size_t workspace_;
   Run run_;
-};
-
-/// times / per of a count, which must be whole.
-struct CountRule {
-  std::int64_t times = 1, per = 1;
-  std::int64_t expected = -1;  ///< what all the counts must be; -1: one number, the first
-  std::int64_t most = -1;      ///< what they may be, from 0 on; -1: not looked at
-  bool enough = false;         ///< the others may also be larger than the first
 };
 
 /// A node i64 [1] that says so of `counts`, i64 of rank 1. A run throws Error where they are not as the rule says.

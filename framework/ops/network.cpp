@@ -89,7 +89,8 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   if (shapes.empty() || constants.size() != shapes.size()) {
     node.counts = carried_counts(*this, *node.module, node.inputs, node.shape);
     if (!shapes.empty() && most.size() == shapes.size() && node.shape.numel() <= most_sizes &&
-        dynamic_cast<const OnCpu*>(node.module.get()) == nullptr) {
+        dynamic_cast<const OnCpu*>(node.module.get()) == nullptr &&
+        dynamic_cast<const Layer<FindProblem>*>(node.module.get()) == nullptr) {
       node.most = node.module->is_view(shapes) ? most[0].view(node.shape)
                                                : run_once(*node.module, most, node.shape, node.dtype, 1);
     }

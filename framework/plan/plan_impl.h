@@ -106,7 +106,7 @@ struct Plan::Impl {
   Tensor arena;
   Tensor workspace;               ///< of memory.workspace bytes; the last of them are
   std::size_t counter_bytes = 0;  ///< the counters, all 0 between steps
-  Tensor faults;                  ///< on a GPU: pinned, an IndexFault for each step
+  Tensor faults;                  ///< on a GPU: pinned, a Fault for each step
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Port> inputs;

@@ -43,7 +43,7 @@ void Plan::Impl::run_steps(void* stream) {
     execution.neighbours = {.before = step.beside, .after = i + 1 < steps.size() && steps[i + 1].beside};
     if (limited && options.device.is_cpu()) heed_limits();
     const cuda::ProfilerRange range(step.name.c_str());
-    if (faults.defined()) execution.fault = static_cast<IndexFault*>(faults.raw()) + i;
+    if (faults.defined()) execution.fault = static_cast<Fault*>(faults.raw()) + i;
     detail::at_node(step.name, [&] { step.op->run(step.inputs, step.outputs, execution); });
   }
 }
@@ -88,14 +88,12 @@ void Plan::Impl::enqueue(void* stream) {
 
 void Plan::Impl::check_run() {
   std::exception_ptr first;  // what failed behind it may have failed for its sake
-  auto* const noted = static_cast<IndexFault*>(faults.raw());
+  auto* const noted = static_cast<Fault*>(faults.raw());
   for (std::size_t i = 0; i < steps.size(); ++i) {
     try {
       detail::at_node(steps[i].name, [&] {
         steps[i].op->check();
-        if (noted[i].found == 0) return;
-        const IndexFault fault = std::exchange(noted[i], {});
-        detail::fail("index ", fault.index, " is outside of an extent of ", fault.extent);
+        if (noted[i].kind != Fault::none) detail::fail_by(std::exchange(noted[i], {}));
       });
     } catch (...) {
       if (first == nullptr) first = std::current_exception();

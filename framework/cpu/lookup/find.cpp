@@ -1,42 +1,24 @@
-#include "lamina/cpu/lookup/find.h"
-
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/cpu/lookup/lookup.h"
+#include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/lookup/box_overlap.h"
 
 namespace lamina::cpu {
 namespace {
+
+using detail::OverlapBox;
 
 /// A list that begins with its length: of nothing yet.
 std::int64_t* emptied(Tensor& found) {
   std::fill_n(found.values<std::int64_t>().data(), found.numel(), std::int64_t{0});
   return found.values<std::int64_t>().data();
 }
-
-struct Box {
-  float y0, x0, y1, x1;
-
-  /// (y, x, y, x) of two corners, or (x, y, width, height) around the centre.
-  Box(const float* b, bool centred) {
-    if (centred) {
-      x0 = b[0] - b[2] / 2, x1 = b[0] + b[2] / 2, y0 = b[1] - b[3] / 2, y1 = b[1] + b[3] / 2;
-    } else {
-      std::tie(y0, y1) = std::minmax(b[0], b[2]), std::tie(x0, x1) = std::minmax(b[1], b[3]);
-    }
-  }
-  float area() const { return (x1 - x0) * (y1 - y0); }
-  bool overlaps(const Box& other, double threshold) const {
-    const float width = std::min(x1, other.x1) - std::max(x0, other.x0);
-    const float height = std::min(y1, other.y1) - std::max(y0, other.y0);
-    const float both = width * height, all = area() + other.area() - both;
-    if (!(width > 0 && height > 0) || both <= 0 || area() <= 0 || other.area() <= 0 || all <= 0) return false;
-    return both / all > static_cast<float>(threshold);
-  }
-};
 
 /// The score, negative, and the box: in the order in which they are taken.
 using Scored = std::pair<float, std::int64_t>;
@@ -78,8 +60,6 @@ void find_unique(const T* rows, std::int64_t width, std::int64_t count, bool sor
   }
 }
 
-}  // namespace
-
 void find_true(const Tensor& x, Tensor& found) {
   std::int64_t* const list = emptied(found);
   for (std::int64_t i = 0; i < x.numel(); ++i) {
@@ -87,13 +67,15 @@ void find_true(const Tensor& x, Tensor& found) {
   }
 }
 
+/// workspace: a Scored for each box of an image.
 void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings, bool centred, Tensor& found,
-              std::byte* workspace) {
+              void* workspace) {
   std::int64_t* const list = emptied(found);
   const auto set = settings.values<double>();
   const std::int64_t classes = scores.shape()[1], all = boxes.shape()[1];
-  if (!(set[1] >= 0 && set[1] <= 1)) detail::fail("expected an overlap of 0 to 1, got ", set[1]);
-  auto* const candidates = reinterpret_cast<Scored*>(workspace);
+  if (!(set[1] >= 0 && set[1] <= 1)) detail::fail_by({Fault::no_overlap, std::bit_cast<std::int64_t>(set[1])});
+  const auto threshold = static_cast<float>(set[1]);
+  auto* const candidates = static_cast<Scored*>(workspace);
   for (std::int64_t image = 0; image < boxes.shape()[0]; ++image) {
     const float* const of_image = static_cast<const float*>(boxes.raw()) + image * all * 4;
     for (std::int64_t c = 0; c < classes; ++c) {
@@ -108,9 +90,9 @@ void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings,
       // Those that stay move to the front, over those that were looked at.
       for (std::int64_t i = 0; i < left && static_cast<double>(kept) < set[0]; ++i) {
         const Scored one = candidates[i];
-        const Box box(of_image + 4 * one.second, centred);
+        const OverlapBox box(of_image + 4 * one.second, centred);
         const bool hidden = std::any_of(candidates, candidates + kept, [&](const Scored& other) {
-          return box.overlaps(Box(of_image + 4 * other.second, centred), set[1]);
+          return box.overlaps(OverlapBox(of_image + 4 * other.second, centred), threshold);
         });
         if (hidden) continue;
         candidates[kept++] = one;
@@ -122,12 +104,43 @@ void suppress(const Tensor& boxes, const Tensor& scores, const Tensor& settings,
   }
 }
 
-void find_unique(const Tensor& rows, const Tensor& count, bool sorted, Tensor& found, std::int64_t* workspace) {
+/// workspace: a number for each row.
+void find_unique(const Tensor& rows, const Tensor& count, bool sorted, Tensor& found, void* workspace) {
   const std::int64_t width = rows.shape()[1], room = found.numel() / 3, all = count.values<std::int64_t>()[0];
-  std::int64_t* const list = emptied(found);
+  std::int64_t *const list = emptied(found), *const order = static_cast<std::int64_t*>(workspace);
   if (rows.dtype() == DType::f64)
-    return find_unique(rows.values<double>().data(), width, all, sorted, list, room, workspace);
-  find_unique(rows.values<std::int64_t>().data(), width, all, sorted, list, room, workspace);
+    return find_unique(rows.values<double>().data(), width, all, sorted, list, room, order);
+  find_unique(rows.values<std::int64_t>().data(), width, all, sorted, list, room, order);
+}
+
+void count(const CountRule& rule, const Tensor& counts, Tensor& result) {
+  Fault fault;
+  const std::int64_t all = rule.apply(counts.values<std::int64_t>().data(), counts.numel(), fault);
+  if (fault.kind != Fault::none) detail::fail_by(fault);
+  result.values<std::int64_t>()[0] = all;
+}
+
+std::size_t workspace_of(const FindProblem& problem, const Preparation& p) {
+  if (problem.kind == FindProblem::Kind::boxes) return sizeof(Scored) * static_cast<std::size_t>(p.input().shape[1]);
+  const bool rows = problem.kind == FindProblem::Kind::unique;
+  return rows ? sizeof(std::int64_t) * static_cast<std::size_t>(p.input().shape[0]) : 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Operator> prepare_find(const FindProblem& problem, const Preparation& p) {
+  return tables::make_operator("one thread", {.workspace = workspace_of(problem, p)},
+                               [problem](auto in, auto out, const Execution& execution) {
+                                 void* const workspace = execution.workspace;
+                                 switch (problem.kind) {
+                                   case FindProblem::Kind::count: return count(problem.rule, in[0], out[0]);
+                                   case FindProblem::Kind::places: return find_true(in[0], out[0]);
+                                   case FindProblem::Kind::boxes:
+                                     return suppress(in[0], in[1], in[2], problem.centred, out[0], workspace);
+                                   case FindProblem::Kind::unique:
+                                     return find_unique(in[0], in[1], problem.sorted, out[0], workspace);
+                                 }
+                               });
 }
 
 }  // namespace lamina::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "lamina/kernel/operator.h"
 #include "lamina/kernel/rules/lookup/lookup_extents.h"
 #include "lamina/tensor/dtype.h"
 
@@ -14,7 +15,7 @@ namespace lamina::cpu {
 inline std::int64_t place_of(std::int64_t i, std::int64_t extent) {
   const std::int64_t place =
       i < 0 ? i + extent : i;  // no index is so low that this overflows: extents are not negative
-  if (place < 0 || place >= extent) detail::fail_outside(i, extent);
+  if (place < 0 || place >= extent) detail::fail_by({Fault::outside, i, extent});
   return place;
 }
 

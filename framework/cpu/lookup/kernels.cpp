@@ -40,6 +40,7 @@ constexpr Kernel<ScatterProblem> scatter[] = {{"scatter", detail::is_scatter, pr
 constexpr Kernel<TopKProblem> topk[] = {{"sort", detail::is_topk, prepare_topk}};
 constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample},
                                                      {"bins", takes_bins, prepare_bins, nullptr, reads::boxes}};
+constexpr Kernel<FindProblem> find[] = {{"list", detail::is_found, prepare_find}};
 constexpr Kernel<CumulativeProblem> cumulative[] = {{"scan", takes_cumulative, prepare_cumulative}};
 
 }  // namespace
@@ -50,6 +51,7 @@ template <> std::span<const Kernel<GatherProblem>> Kernels<GatherProblem>::cpu()
 template <> std::span<const Kernel<ScatterProblem>> Kernels<ScatterProblem>::cpu() { return scatter; }
 template <> std::span<const Kernel<TopKProblem>> Kernels<TopKProblem>::cpu() { return topk; }
 template <> std::span<const Kernel<GridSampleProblem>> Kernels<GridSampleProblem>::cpu() { return grid_sample; }
+template <> std::span<const Kernel<FindProblem>> Kernels<FindProblem>::cpu() { return find; }
 template <> std::span<const Kernel<CumulativeProblem>> Kernels<CumulativeProblem>::cpu() { return cumulative; }
 // clang-format on
 

@@ -6,6 +6,7 @@
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/lookup/find.h"
 #include "lamina/kernel/rules/lookup/lookup_extents.h"
 
 /// Lookups and scans on a CPU: the operators of problems that kernels.cpp takes. None allocates as it runs.
@@ -20,6 +21,9 @@ std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const P
 
 /// Running sums or products of f32, in double precision, f64, i32 or i64.
 std::unique_ptr<Operator> prepare_cumulative(const CumulativeProblem& problem, const Preparation& preparation);
+
+/// What only a run finds. Throws Error, as it runs, of counts that are not as their rule says.
+std::unique_ptr<Operator> prepare_find(const FindProblem& problem, const Preparation& preparation);
 
 /// Of any dtype; equals by place.
 std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Preparation& preparation);

@@ -62,7 +62,7 @@ template <class T, class B>
 __global__ void __launch_bounds__(threads, 2)
     bins_kernel(const T* __restrict__ input, const B* __restrict__ boxes, const std::int64_t* __restrict__ images,
                 const std::int64_t* __restrict__ count, T* __restrict__ output, const Bins how, const BinExtents e,
-                IndexFault* fault) {
+                Fault* fault) {
   __shared__ float tile[channels_at_once][bins_at_once + 1];
   let_successor_start();
   wait_for_predecessor();
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(threads, 2)
     bool there = r < *count;
     const std::int64_t image = images[r];
     if (there && (image < 0 || image >= e.images)) {
-      if (fault != nullptr) *fault = {.found = 1, .index = image, .extent = e.images};
+      if (fault != nullptr) *fault = {Fault::outside, image, e.images};
       there = false;
     }
     const auto coordinate = [&](int i) { return to_f32(boxes[4 * r + i]); };

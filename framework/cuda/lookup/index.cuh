@@ -13,9 +13,9 @@ namespace lamina::cuda {
 struct Indices {
   const void* data;
   bool wide;
-  IndexFault* fault;  // or null
+  Fault* fault;  // or null
 
-  Indices(DType dtype, const void* indices, IndexFault* note) : data(indices), wide(dtype == DType::i64), fault(note) {}
+  Indices(DType dtype, const void* indices, Fault* note) : data(indices), wide(dtype == DType::i64), fault(note) {}
   /// Where the index at i is among `extent`; -1: outside, which is noted. That is a store over the bus, but only then;
   /// whichever thread is the last to say so may have it.
   __device__ std::int64_t place(std::int64_t i, std::int64_t extent) const {
@@ -23,7 +23,7 @@ struct Indices {
         wide ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
     const std::int64_t place = index < 0 ? index + extent : index;
     if (place >= 0 && place < extent) return place;
-    if (fault != nullptr) *fault = {.found = 1, .index = index, .extent = extent};
+    if (fault != nullptr) *fault = {Fault::outside, index, extent};
     return -1;
   }
 };

@@ -15,6 +15,7 @@ constexpr Kernel<ScatterProblem> scatter[] = {{"scatter", detail::is_scatter, pr
 constexpr Kernel<TopKProblem> topk[] = {{"select", takes_topk, prepare_topk}};
 constexpr Kernel<GridSampleProblem> grid_sample[] = {{"pixels", takes_grid_sample, prepare_grid_sample},
                                                      {"bins", takes_bins, prepare_bins, nullptr, reads::boxes}};
+constexpr Kernel<FindProblem> find[] = {{"list", takes_find, prepare_find}, {"boxes", takes_boxes, prepare_boxes}};
 constexpr Kernel<CumulativeProblem> cumulative[] = {{"scan", takes_cumulative, prepare_cumulative}};
 
 }  // namespace
@@ -25,6 +26,7 @@ template <> std::span<const Kernel<GatherProblem>> Kernels<GatherProblem>::cuda(
 template <> std::span<const Kernel<ScatterProblem>> Kernels<ScatterProblem>::cuda() { return scatter; }
 template <> std::span<const Kernel<TopKProblem>> Kernels<TopKProblem>::cuda() { return topk; }
 template <> std::span<const Kernel<GridSampleProblem>> Kernels<GridSampleProblem>::cuda() { return grid_sample; }
+template <> std::span<const Kernel<FindProblem>> Kernels<FindProblem>::cuda() { return find; }
 template <> std::span<const Kernel<CumulativeProblem>> Kernels<CumulativeProblem>::cuda() { return cumulative; }
 // clang-format on
 

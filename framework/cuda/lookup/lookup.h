@@ -2,6 +2,7 @@
 
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/problems.h"
+#include "lamina/kernel/rules/lookup/find.h"
 
 /// Lookups and scans; cpu/lookup says what they compute.
 namespace lamina::cuda {
@@ -9,6 +10,13 @@ namespace lamina::cuda {
 /// f16, bf16, f32 and f64 in double precision, i32, i64.
 Takes<CumulativeProblem> takes_cumulative;
 Prepare<CumulativeProblem> prepare_cumulative;
+
+/// Places, and counts: one that is not as its rule says is noted in Execution::fault, and 0 stands for it.
+Takes<FindProblem> takes_find;
+Prepare<FindProblem> prepare_find;
+/// As far as the scores of a class fit into shared memory.
+Takes<FindProblem> takes_boxes;
+Prepare<FindProblem> prepare_boxes;
 
 /// An index that is outside is noted in Execution::fault, unless that is null, and 0 stands for its element.
 Prepare<GatherProblem> prepare_gather;

@@ -50,7 +50,7 @@ struct RecurrentArgs {
   float* state = nullptr;                                               // [D, N, 4, H]: h by turns, c or z, r h
   const void* weights = nullptr;                                        // by blocks of 32 units
   const float *bias = nullptr, *peepholes = nullptr, *scale = nullptr;  // [D, H]; [D, 3, H]; [D, G, H]; or null
-  IndexFault* fault = nullptr;
+  Fault* fault = nullptr;
   CellFunction functions[2][3] = {};
   RecurrentProblem::Phase phase[2] = {};
   int steps = 0, images = 0, directions = 0, hidden = 0, gates = 0, phases = 0;
@@ -67,7 +67,7 @@ struct RecurrentArgs {
   __device__ int length(int image) const {
     const int length = lengths == nullptr ? steps : lengths[image];
     if (length >= 0 && length <= steps) return length;
-    if (fault != nullptr) *fault = {.found = 1, .index = length, .extent = steps + 1};
+    if (fault != nullptr) *fault = {Fault::outside, length, steps + 1};
     return length < 0 ? 0 : steps;
   }
 };

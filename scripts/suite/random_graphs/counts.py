@@ -2,6 +2,7 @@
 
 import numpy as np
 from onnx import TensorProto as T
+from onnx import helper
 
 from .draw import BOOL, F32, I64, Skip
 
@@ -122,5 +123,55 @@ def along(g):
                    keepdims=g.r.randrange(2), **({} if op == "ReduceSum" or g.opset >= 18 else {"axes": [axis]}))]
 
 
+def scalar(g, condition):
+    """(nodes, name) of a truth that a run makes of an input."""
+    given_one = given(g, [g.r.randint(1, 4)])
+    least = g.node("ReduceSum", [given_one, g.constant([0])], keepdims=0)
+    return [least, g.node(condition, [least.output[0], g.constant(0.0, F32)])], given_one
+
+
+def branch(g, name, a):
+    """A body of one op, and maybe of one more, on a value from outside of it."""
+    shape = list(a.shape)
+    if a.dtype == F32 and a.ndim and g.maybe(0.3):
+        op, shape = g.node("ReduceSum", [name, "axis"], keepdims=1), [1, *a.shape[1:]]
+        nodes = [helper.make_node("Constant", [], ["axis"], value_ints=[0]), op]
+    else:
+        other = helper.make_tensor("other", helper.np_dtype_to_tensor_dtype(a.dtype), [1], [g.r.randint(1, 5)])
+        nodes = [helper.make_node("Constant", [], ["other"], value=other), g.node(g.r.choice("Add Mul Sub".split()), [name, "other"])]
+        shape = shape or [1]
+    if a.dtype == F32 and g.maybe(0.5):
+        nodes.append(g.node(g.r.choice("Relu Neg Abs".split()), [nodes[-1].output[0]]))
+    result = helper.make_tensor_value_info(nodes[-1].output[0], helper.np_dtype_to_tensor_dtype(a.dtype), shape)
+    return helper.make_graph(nodes, "branch", [], [result])
+
+
+def decided(g):
+    """An If by what a run computes; its branches may give different extents."""
+    g.needs(13)
+    name, a = g.pick(F32, F32, I64, fresh=0)
+    nodes, _ = scalar(g, g.r.choice(["Greater", "Less"]))
+    # Named outside too: what only branches read would not be bound.
+    return [*nodes, g.node("Identity", [name]), g.node("If", [nodes[-1].output[0]], then_branch=branch(g, name, a), else_branch=branch(g, name, a))]
+
+
+def looped(g):
+    """As often as a run says, and until it says that it is enough: what is added up, and each sum on the way."""
+    g.needs(13)
+    a = g.array(g.shape(g.r.randint(1, 2), 0), F32, 0)
+    name, trips = given(g, a.shape), g.hold(np.asarray(g.r.randint(0, 4), I64), False)
+    info = lambda n, d, s: helper.make_tensor_value_info(n, d, s)  # noqa: E731
+    nodes = [helper.make_node("Add", ["sum_in", name], ["sum_out"]), helper.make_node("Identity", ["sum_out"], ["each"])]
+    if g.maybe(0.4):
+        nodes += [helper.make_node("Constant", [], ["last"], value_int=g.r.randint(0, 3)), helper.make_node("Less", ["i", "last"], ["go_on"])]
+    else:
+        nodes.append(helper.make_node("Identity", ["go"], ["go_on"]))
+    body = helper.make_graph(nodes, "body", [info("i", T.INT64, []), info("go", T.BOOL, []), info("sum_in", T.FLOAT, a.shape)],
+                             [info("go_on", T.BOOL, []), info("sum_out", T.FLOAT, a.shape), info("each", T.FLOAT, a.shape)])
+    most = g.node("Min", [trips, g.constant(5)])
+    start = given(g, a.shape)
+    return [most, g.node("Identity", [name]), g.node("Loop", [most.output[0], "", start], 2, body=body)]
+
+
 PRODUCERS = [non_zero] * 3 + [compress, unique, suppress]
-NODES = PRODUCERS[:1] + PRODUCERS[3:] + [of_shape] * 5 + [along] * 12
+NODES = PRODUCERS[:1] + PRODUCERS[3:] + [of_shape] * 5 + [along] * 12 + [decided, looped] * 2

@@ -1,6 +1,7 @@
 // What the tables of cuda/lookup are tried on.
 
 #include "cuda/tables/examples.h"
+#include "lamina/kernel/rules/lookup/find.h"
 
 namespace lamina::test {
 namespace {
@@ -133,6 +134,34 @@ std::vector<Example<CumulativeProblem>> cumulative() {
   return examples;
 }
 
+std::vector<Example<FindProblem>> find() {
+  std::vector<Example<FindProblem>> examples;
+  const auto example = [&](bool odd, const FindProblem& problem, std::vector<Tensor> inputs, std::int64_t length) {
+    Example<FindProblem> e = {odd, problem, std::move(inputs), {length}, 0};
+    e.result = DType::i64;
+    examples.push_back(std::move(e));
+  };
+  for (const std::int64_t elements : {1, 77, 4096, 100'003}) {
+    const Tensor x = draw_whole({elements}, 1, 0, 3, DType::i32).to(DType::boolean);
+    example(elements % 2 != 0, {.kind = FindProblem::Kind::places}, {x}, 1 + std::max<std::int64_t>(2, elements));
+    example(true, {.kind = FindProblem::Kind::places}, {x}, 1 + elements / 2);
+  }
+  example(true, {.rule = {.times = 6, .per = 4, .most = 10}}, {Tensor::from(std::vector<std::int64_t>{8}, {1})}, 1);
+  for (const bool centred : {false, true}) {
+    for (const std::int64_t boxes : {5, 256, 3000}) {
+      Tensor scores = draw_whole({2, 3, boxes}, 2, -50, 50).to(DType::f32);  // many are equal
+      const Tensor corners = draw_whole({2, boxes, 4}, 3, 1, 60).to(DType::f32);
+      for (const double most : {4.0, 1e9}) {
+        const Tensor settings = Tensor::from(std::vector<double>{most, 0.25, -20}, {3});
+        const FindProblem problem = {.kind = FindProblem::Kind::boxes, .centred = centred};
+        example(boxes % 2 != 0, problem, {corners, scores, settings}, 1 + 18 * boxes);
+        example(true, problem, {corners, scores, settings}, 1 + boxes);
+      }
+    }
+  }
+  return examples;
+}
+
 }  // namespace
 
 void add_lookup_rows(std::vector<TableRow>& rows) {
@@ -142,6 +171,7 @@ void add_lookup_rows(std::vector<TableRow>& rows) {
   add_example_rows<TopKProblem, topk>(rows);
   add_example_rows<GridSampleProblem, grid_sample>(rows);
   add_example_rows<CumulativeProblem, cumulative>(rows);
+  add_example_rows<FindProblem, find>(rows);
 }
 
 }  // namespace lamina::test

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lamina/base/error.h"
 #include "lamina/kernel/rules/walk.h"
 
 namespace lamina::detail {
@@ -16,10 +15,6 @@ bool is_index(DType dtype) { return dtype == DType::i64 || dtype == DType::i32; 
 Shape batch_of(const Shape& shape) { return Shape(shape.extents().first(shape.rank() - 2)); }
 
 }  // namespace
-
-void fail_outside(std::int64_t index, std::int64_t extent) {
-  fail("index ", index, " is outside of an extent of ", extent);
-}
 
 bool all_plain_layout(const Preparation& p) {
   const auto plain = [](const View& view) { return view.format.layout == Layout::nchw; };

@@ -82,9 +82,6 @@ struct IndexExtents {
   std::int64_t index_extents[Shape::max_rank] = {};  ///< elements: outermost first
   std::int64_t data_strides[Shape::max_rank] = {};   ///< elements: of the data, in elements
 };
-/// Throws Error: that index is outside.
-[[noreturn]] void fail_outside(std::int64_t index, std::int64_t extent);
-
 IndexExtents gather_extents(const GatherProblem& problem, const Preparation& p);
 IndexExtents scatter_extents(const ScatterProblem& problem, const Preparation& p);
 bool is_gather(const GatherProblem& problem, const Preparation& p);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "lamina/cpu/lookup/find.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/table.h"
@@ -11,11 +10,10 @@
 namespace lamina::detail {
 namespace {
 
-/// What a CPU finds, at most `most` rows of that many numbers: [capacity, width], and how many there are.
-int found(Expansion& e, std::int64_t most, std::int64_t width, std::vector<int> inputs, std::size_t workspace,
-          OnCpu::Run run) {
+/// At most `most` rows of that many numbers: [capacity, width], and how many there are.
+int found(Expansion& e, FindProblem problem, std::int64_t most, std::int64_t width, std::vector<int> inputs) {
   const std::int64_t capacity = std::max<std::int64_t>(2, most), end = 1 + capacity * width;  // 1 would broadcast
-  const int list = e.add(OnCpu(e.op(), {end}, DType::i64, workspace, std::move(run)), std::move(inputs));
+  const int list = e.solve(std::move(problem), {end}, DType::i64, std::move(inputs));
   return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0,
                    e.check(e.slice(list, 0, 0, 1), {.most = capacity}));
 }
@@ -23,8 +21,9 @@ int found(Expansion& e, std::int64_t most, std::int64_t width, std::vector<int> 
 }  // namespace
 
 int places_of_true(Expansion& e, int x) {
-  return found(e, e.shape(x).numel(), 1, {e.cast(e.with_zeros(x), DType::boolean)}, 0,
-               [](auto in, auto out, const Execution&) { cpu::find_true(in[0], out[0]); });
+  const std::int64_t all = e.shape(x).numel();
+  const int conditions = e.reshape(e.cast(e.with_zeros(x), DType::boolean), {all});
+  return found(e, {.kind = FindProblem::Kind::places}, all, 1, {conditions});
 }
 
 namespace {
@@ -71,10 +70,8 @@ int non_max_suppression(Expansion& e) {
   std::int64_t most = from[1];
   if (!e.has(2) || e.known(e.input(2)).defined())
     most = std::clamp<std::int64_t>(e.has(2) ? e.integers(2).at(0) : 0, 0, most);
-  return found(e, of[0] * of[1] * most, 3, {boxes, scores, settings}, 16 * static_cast<std::size_t>(from[1]),
-               [centred](auto in, auto out, const Execution& execution) {
-                 cpu::suppress(in[0], in[1], in[2], centred, out[0], static_cast<std::byte*>(execution.workspace));
-               });
+  return found(e, {.kind = FindProblem::Kind::boxes, .centred = centred}, of[0] * of[1] * most, 3,
+               {boxes, scores, settings});
 }
 
 /// The mean, or the largest, of pixels between pixels in each of the bins of boxes.
@@ -121,11 +118,8 @@ int unique(Expansion& e) {
       if (d != axis) order.push_back(d);
     }
     const int rows = e.reshape(e.permute(e.uncounted(x, axis), order), {extent, e.shape(x).numel() / extent});
-    const auto run = [sorted](auto in, auto out, const Execution& execution) {
-      cpu::find_unique(in[0], in[1], sorted, out[0], static_cast<std::int64_t*>(execution.workspace));
-    };
-    return e.add(OnCpu(e.op(), {1 + 3 * room}, DType::i64, static_cast<std::size_t>(room) * sizeof(std::int64_t), run),
-                 {e.cast(rows, is_float(e.dtype(x)) ? DType::f64 : DType::i64), e.length(x, axis)});
+    return e.solve(FindProblem{.kind = FindProblem::Kind::unique, .sorted = sorted}, {1 + 3 * room}, DType::i64,
+                   {e.cast(rows, is_float(e.dtype(x)) ? DType::f64 : DType::i64), e.length(x, axis)});
   });
   if (output == 2) return e.counted(e.slice(all, 0, 1 + room, 1 + room + extent), 0, count);
   const std::int64_t first = output == 3 ? 1 + 2 * room : 1;
