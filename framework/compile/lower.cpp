@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "lamina/compile/program.h"
-#include "lamina/layers/fixed.h"
 
 namespace lamina::detail {
 namespace {
@@ -21,24 +20,6 @@ std::vector<bool> needed(const Resolved& resolved, bool all) {
   }
   for (const int input : resolved.inputs) result[index(input)] = true;
   return result;
-}
-
-/// The values and the places of the same elements, which ONNX's TopK gives together and a Program has one after the
-/// other: they are found once, and the values looked up.
-void find_once(Program& program) {
-  auto& operations = program.operations;
-  if (operations.size() < 2) return;
-  Program::Operation &one = operations[operations.size() - 2], &other = operations.back();
-  const auto* const first = dynamic_cast<const Layer<TopKProblem>*>(one.module.get());
-  const auto* const second = dynamic_cast<const Layer<TopKProblem>*>(other.module.get());
-  if (first == nullptr || second == nullptr || one.inputs != other.inputs) return;
-  const TopKProblem a = first->problem({}), b = second->problem({});
-  if (a.dim != b.dim || a.k != b.k || a.largest != b.largest || a.places == b.places) return;
-  if (b.places) std::swap(one, other);
-  const Program::Value& values = program.value(other.output);
-  const GatherProblem problem = {.kind = GatherKind::elements, .dim = a.dim};
-  other.module = std::make_shared<Fixed<GatherProblem>>(problem, values.shape, values.format.dtype);
-  other.inputs.push_back(one.output);
 }
 
 }  // namespace
@@ -68,7 +49,6 @@ Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions
     for (const int input : node.inputs) inputs.push_back(resolved.network[input].shape);
     op.view = node.module->is_view(inputs);
     program.operations.push_back(std::move(op));
-    if (options.device.is_cpu()) find_once(program);  // a GPU's gather would have to be asked for indices outside
   }
   program.inputs = values_of(resolved.inputs);
   program.outputs = values_of(resolved.outputs);

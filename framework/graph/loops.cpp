@@ -79,7 +79,11 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
   std::set<int> stacked;
   const auto number = [&](int i) { return Expansion(network, Op("Loop"), node.name, given).number(i); };
   const double trips = given[0] == -1 ? std::numeric_limits<double>::infinity() : number(0);
-  for (std::int64_t i = 0; static_cast<double>(i) < trips && (given[1] == -1 || number(1) != 0); ++i) {
+  bool none = false;  // is wanted: one is made all the same, for the shapes of what it stacks
+  for (std::int64_t i = 0; !none; ++i) {
+    const bool wanted = static_cast<double>(i) < trips && (given[1] == -1 || number(1) != 0);
+    none = i == 0 && !wanted && !stacks.empty();
+    if (!wanted && !none) break;
     by.made += std::ssize(body) + 1;
     if (by.made > most_nodes) {
       fail("Loop: iteration ", i + 1, " of ", body.size(), " nodes would make more than ", most_nodes,
@@ -98,7 +102,8 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
       stacked.insert(stacks[k].back());
       if (stacks[k].back() < 0) fail("Loop: expected tensors to stack, got a sequence");
     }
-    if (!drop || std::ranges::min(given) < -1) continue;
+    if (none) given = past;
+    if (none || !drop || std::ranges::min(given) < -1) continue;
     for (int id = before; id < network.size(); ++id) past.push_back(id);
     for (const int id : past) {
       const bool kept = id < first || stacked.contains(id) || std::ranges::find(given, id) != given.end();
@@ -110,10 +115,10 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
   for (const int value : values) by.bind(value, -1);
   std::vector<int> outputs(given.begin() + 2, given.end());
   for (const std::vector<int>& stack : stacks) {
-    if (stack.empty()) fail("Loop: it has no iteration, so the shape of what it stacks is not known");
     const Op op("ConcatFromSequence", {{"axis", std::int64_t{0}}, {"new_axis", std::int64_t{1}}});
     Expansion joined(network, op, node.name, {network.add_sequence(stack)});
-    outputs.push_back(find_op(op.op())->expand(joined));
+    const int all = find_op(op.op())->expand(joined);
+    outputs.push_back(none ? joined.slice(all, 0, 0, 0) : all);
   }
   return outputs;
 }

@@ -243,14 +243,12 @@ struct ScatterProblem {
   ScatterReduction reduction = ScatterReduction::none;
 };
 
-/// The k largest (or smallest) along a dimension, in order; equals by place; NaN is the largest. The values, or their
-/// places as i64.
+/// The places, i64, of the k largest (or smallest) along a dimension, in order; equals by place; NaN is the largest.
 struct TopKProblem {
   static constexpr std::string_view what = "topk";
   int dim = 0;
   std::int64_t k = 1;
   bool largest = true;
-  bool places = false;
 };
 
 /// torch.nn.functional.grid_sample: input [N, C, H, W] f32-like, grid [N, OH, OW, 2] (x, y in -1 .. 1), nchw both.

@@ -145,6 +145,16 @@ Place find_place(const Module& module, const Axes& axes, std::size_t i, int axis
        " has a count, which only a run knows and this cannot carry");
 }
 
+using Find = Fixed<FindProblem>;
+
+/// The number in front of a list of what is found, for all of which there is room.
+bool is_front(const Network& network, int node) {
+  const Network::Node& made = network[node];
+  if (made.shape != Shape{1} || made.inputs.size() != 1) return false;
+  const auto* find = dynamic_cast<const Find*>(network[made.inputs[0]].module.get());
+  return find != nullptr && find->problem({}).kind != FindProblem::Kind::count;
+}
+
 }  // namespace
 
 bool OnCpu::takes(const Preparation& p) const {
@@ -162,19 +172,23 @@ std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
 }
 
 int add_count(Network& network, std::string name, int counts, CountRule rule) {
+  if (is_front(network, counts) && rule.expected < 0 && rule.times == rule.per && rule.most >= 0) {
+    if (!network[counts].most.defined()) network.set_most(counts, Tensor::from(std::vector{rule.most}, {1}));
+    if (network[counts].most.values<std::int64_t>()[0] <= rule.most) return counts;
+  }
   std::int64_t most = rule.expected >= 0 ? rule.expected : rule.most;
   for (const Tensor& known : {network[counts].most, network[counts].constant}) {
     if (most < 0 && known.defined()) most = std::ranges::min(known.to(DType::i64).values<std::int64_t>());
   }
-  auto module = std::make_shared<Fixed<FindProblem>>(FindProblem{.rule = rule}, Shape{1}, DType::i64);
+  auto module = std::make_shared<Find>(FindProblem{.rule = rule}, Shape{1}, DType::i64);
   const int made = network.add(std::move(name), std::move(module), {counts});
   if (most >= 0) network.set_most(made, Tensor::from(std::vector{most * rule.times / rule.per}, {1}));
   return made;
 }
 
 bool is_count(const Network& network, int node) {
-  const auto* find = dynamic_cast<const Fixed<FindProblem>*>(network[node].module.get());
-  return find != nullptr && find->problem({}).kind == FindProblem::Kind::count;
+  const auto* find = dynamic_cast<const Find*>(network[node].module.get());
+  return is_front(network, node) || (find != nullptr && find->problem({}).kind == FindProblem::Kind::count);
 }
 
 bool knows_counts(std::string_view op) {

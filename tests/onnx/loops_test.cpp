@@ -113,7 +113,9 @@ TEST(OnnxLoops, SayWhatTheyNeedToKnow) {
   options.constants["n"] = Tensor::from(std::vector<std::int64_t>{2}, {});
   EXPECT_EQ(run(model, {1, 2, 3, 4, 5, 6}, {3, 2}, 0, options), (std::vector<float>{4, 6}));
   options.constants["n"] = Tensor::from(std::vector<std::int64_t>{0}, {});
-  expect_error([&] { run(model, {1, 2}, {1, 2}, 0, options); }, {"it has no iteration"});
+  EXPECT_EQ(run(model, {1, 2}, {1, 2}, 0, options), (std::vector<float>{0, 0}));
+  EXPECT_EQ(run(model, {1, 2}, {1, 2}, 1, options), std::vector<float>());  // of no iteration
+  expect_error([&] { run(load(sums()), {}, {0, 2}); }, {"y/body/row", "index 0 is outside"});
   Plan plan = model.graph.compile({.input_shapes = {{"x", {3, 2}}}, .capacity = {{"n", 3}}});
   for (const std::int64_t n : {3, 2}) {
     const Tensor inputs[] = {Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2}),

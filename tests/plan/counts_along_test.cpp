@@ -107,6 +107,15 @@ TEST(CountsAlong, AreWhatTopKAndPartsAreTakenOf) {
              numbers({}, {0}));
   }
   {
+    Positives p;  // across the axis that has the count
+    const Value rows =
+        p.add("Concat",
+              {p.add("Unsqueeze", {p.kept, p.list({0})}), p.add("Unsqueeze", {p.add("Neg", {p.kept}), p.list({0})})},
+              {{"axis", flag_off}});
+    p.expect(p.add("TopK", {rows, p.list({1})}, {{"axis", flag_off}}), numbers({5, 3}, {1, 2}),
+             numbers({6, 5, 4, 3, 2, 1}, {1, 6}), numbers({}, {1, 0}));
+  }
+  {
     Positives p;
     const Value places = p.add("TopK", {p.kept, p.list({2})}, {{"output", std::int64_t{1}}});
     p.expect(places, whole({0, 1}, {2}), whole({0, 1}, {2}));

@@ -88,7 +88,7 @@ void find(const T* x, std::int64_t count, std::int64_t k, Key<T> flip, Candidate
 constexpr std::int64_t side_by_side = 16;
 
 template <class T>
-void lines(const TopKProblem& problem, const LineExtents& e, const T* input, void* output, ThreadPool& pool,
+void lines(const TopKProblem& problem, const LineExtents& e, const T* input, std::int64_t* output, ThreadPool& pool,
            std::byte* workspace, std::size_t share) {
   const std::int64_t pieces = detail::ceil_div(e.inner, side_by_side);
   const Key<T> flip = problem.largest ? ~Key<T>{0} : 0;
@@ -108,12 +108,7 @@ void lines(const TopKProblem& problem, const LineExtents& e, const T* input, voi
       find(x, e.extent, problem.k, flip, found);
       const std::int64_t to = outer * problem.k * e.inner + first + j;
       for (std::int64_t i = 0; i < problem.k; ++i) {
-        const std::int64_t place = found[i].place;
-        if (problem.places) {
-          static_cast<std::int64_t*>(output)[to + i * e.inner] = place;
-        } else {
-          static_cast<T*>(output)[to + i * e.inner] = x[place];
-        }
+        output[to + i * e.inner] = found[i].place;
       }
     }
   });
@@ -129,7 +124,8 @@ std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Prepara
   return make_operator("partial sort", {.workspace = share * static_cast<std::size_t>(p.threads)},
                        [problem, e, share](Inputs inputs, Outputs outputs, const Execution& execution) {
                          detail::visit(inputs[0].dtype(), [&]<class T>(std::type_identity<T>) {
-                           lines(problem, e, static_cast<const T*>(inputs[0].raw()), outputs[0].raw(), *execution.pool,
+                           lines(problem, e, static_cast<const T*>(inputs[0].raw()),
+                                 outputs[0].values<std::int64_t>().data(), *execution.pool,
                                  static_cast<std::byte*>(execution.workspace), share);
                          });
                        });

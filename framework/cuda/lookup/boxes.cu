@@ -6,6 +6,7 @@
 // Preconditions: none.
 
 #define LAMINA_HOST_DEVICE __host__ __device__
+#include <algorithm>
 #include <bit>
 
 #include "lamina/cuda/lookup/found.cuh"
@@ -22,10 +23,11 @@ using detail::OverlapBox;
 constexpr int threads = 1024;
 
 constexpr std::int64_t most_boxes = 1 << 20, most_classes = 1 << 13;
-constexpr std::int64_t own_bytes = 17 << 10;  // of shared memory, beside the keys
+constexpr int own_bytes = 17 << 10;  // of shared memory, beside the keys
 
 struct Boxes {
   std::int64_t classes, boxes;
+  std::int64_t own_keys, size;  // keys that fit into shared memory; of all boxes, a power of two
   bool centred;
 };
 
@@ -54,9 +56,10 @@ __device__ inline void sort(unsigned long long* keys, int size) {
 }
 
 /// Those of class blockIdx.x that stay, in their order, and their number.
-__global__ void __launch_bounds__(threads) boxes_kernel(const float* boxes, const float* scores, const double* settings,
-                                                        int* kept, std::int64_t* counts, const Boxes p, Fault* noted) {
-  extern __shared__ unsigned long long keys[];
+__global__ void __launch_bounds__(threads)
+    boxes_kernel(const float* boxes, const float* scores, const double* settings, int* kept, std::int64_t* counts,
+                 unsigned long long* many_keys, const Boxes p, Fault* noted) {
+  extern __shared__ unsigned long long own_keys[];
   __shared__ OverlapBox some[threads];
   __shared__ unsigned left[threads / 32];  // a bit for each of some
   __shared__ int candidates;
@@ -69,17 +72,24 @@ __global__ void __launch_bounds__(threads) boxes_kernel(const float* boxes, cons
   const bool right = overlap >= 0 && overlap <= 1;
   const auto least = static_cast<float>(settings[2]);
   if (!right && thread == 0 && noted != nullptr) *noted = {Fault::no_overlap, __double_as_longlong(overlap), 0};
+  // -Inf as the least score: there is none.
+  const auto suffices = [&](std::int64_t i) { return score[i] > least || (isinf(least) && score[i] == least); };
+  int own = 0;
+  for (std::int64_t i = thread; i < p.boxes && right; i += threads) own += suffices(i) ? 1 : 0;
   if (thread == 0) candidates = 0;
   __syncthreads();
-  for (std::int64_t i = thread; i < p.boxes && right; i += threads) {
-    // -Inf as the least score: there is none.
-    if (score[i] > least || (isinf(least) && score[i] == least))
-      keys[atomicAdd(&candidates, 1)] = order_of(score[i], i);
-  }
+  atomicAdd(&candidates, own);
   __syncthreads();
   const int all = candidates;
   int size = 1;
   while (size < all) size *= 2;
+  unsigned long long* const keys = size <= p.own_keys ? own_keys : many_keys + blockIdx.x * p.size;
+  __syncthreads();
+  if (thread == 0) candidates = 0;
+  __syncthreads();
+  for (std::int64_t i = thread; i < p.boxes && right; i += threads) {
+    if (suffices(i)) keys[atomicAdd(&candidates, 1)] = order_of(score[i], i);
+  }
   for (int i = all + thread; i < size; i += threads) keys[i] = ~0ull;
   sort(keys, size);
 
@@ -90,10 +100,10 @@ __global__ void __launch_bounds__(threads) boxes_kernel(const float* boxes, cons
   for (int first = 0; first < all && stayed < most; first += threads) {
     const bool there = first + thread < all;
     const unsigned long long key = there ? keys[first + thread] : 0;
-    const OverlapBox own = there ? box_at(first + thread) : OverlapBox();
+    const OverlapBox box = there ? box_at(first + thread) : OverlapBox();
     bool stays = there;
-    for (int i = 0; i < stayed && stays; ++i) stays = !own.overlaps(box_at(i), static_cast<float>(overlap));
-    some[thread] = own;
+    for (int i = 0; i < stayed && stays; ++i) stays = !box.overlaps(box_at(i), static_cast<float>(overlap));
+    some[thread] = box;
     const unsigned bits = __ballot_sync(0xffffffffu, stays);
     __syncthreads();  // all keys were read
     if (thread % 32 == 0) left[thread / 32] = bits;
@@ -103,7 +113,7 @@ __global__ void __launch_bounds__(threads) boxes_kernel(const float* boxes, cons
         const int next = word * 32 + __ffs(static_cast<int>(left[word])) - 1;
         __syncthreads();  // everybody has seen it
         if (thread == next) keys[stayed] = key, stays = false;
-        if (stays && own.overlaps(some[next], static_cast<float>(overlap))) stays = false;
+        if (stays && box.overlaps(some[next], static_cast<float>(overlap))) stays = false;
         const unsigned now = __ballot_sync(0xffffffffu, stays);
         if (thread % 32 == 0) left[thread / 32] = now;
         ++stayed;
@@ -131,8 +141,21 @@ __global__ void __launch_bounds__(threads) join_boxes_kernel(const int* kept, co
   end_list(list, found.all, 3, room);
 }
 
-std::int64_t bytes_of_keys(const Preparation& p) {
-  return std::bit_ceil(static_cast<std::uint64_t>(p.input().shape[1])) * sizeof(unsigned long long);
+Boxes boxes_of(const FindProblem& problem, const Preparation& p) {
+  const Shape& scores = p.inputs[1].shape;
+  const auto power = [](std::int64_t n) {
+    return std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
+  };
+  const auto room = static_cast<std::uint64_t>(p.device.shared_bytes - own_bytes) / sizeof(unsigned long long);
+  const std::uint64_t size = power(scores[2]), own = std::min(size, std::bit_floor(room));
+  return {scores[1], scores[2], static_cast<std::int64_t>(own), static_cast<std::int64_t>(size), problem.centred};
+}
+
+/// Of each class the number, the keys if they may be too many, and what stayed.
+std::size_t workspace_of(const Boxes& boxes, std::int64_t blocks) {
+  const auto keys = boxes.size > boxes.own_keys ? static_cast<std::size_t>(boxes.size) : 0;
+  return static_cast<std::size_t>(blocks) *
+         ((1 + keys) * sizeof(std::int64_t) + static_cast<std::size_t>(boxes.boxes) * sizeof(int));
 }
 
 }  // namespace
@@ -140,25 +163,25 @@ std::int64_t bytes_of_keys(const Preparation& p) {
 bool takes_boxes(const FindProblem& problem, const Preparation& p) {
   if (problem.kind != FindProblem::Kind::boxes || !detail::is_found(problem, p)) return false;
   const Shape& scores = p.inputs[1].shape;
-  return scores.numel() > 0 && scores[2] <= most_boxes && scores[0] * scores[1] <= most_classes &&
-         bytes_of_keys(p) + own_bytes <= p.device.shared_bytes;
+  const std::int64_t blocks = scores[0] * scores[1];
+  return scores.numel() > 0 && scores[2] <= most_boxes && blocks <= most_classes &&
+         workspace_of(boxes_of(problem, p), blocks) <= p.workspace_limit;
 }
 
 std::unique_ptr<Operator> prepare_boxes(const FindProblem& problem, const Preparation& p) {
-  const Shape& scores = p.inputs[1].shape;
-  const Boxes boxes = {.classes = scores[1], .boxes = scores[2], .centred = problem.centred};
-  const std::int64_t blocks = scores[0] * scores[1], room = p.output().shape[0] - 1;
-  reserve_shared_memory(index(p), reinterpret_cast<const void*>(&boxes_kernel),
-                        p.device.shared_bytes - static_cast<int>(own_bytes));
-  const auto bytes = [](std::int64_t n, std::size_t each) { return static_cast<std::size_t>(n) * each; };
-  return make_on_device(index(p), "a block for each class",
-                        {.workspace = bytes(blocks, sizeof(std::int64_t)) + bytes(blocks * boxes.boxes, sizeof(int))},
-                        [=, keys = bytes_of_keys(p)](Inputs in, Outputs out, const Execution& execution) {
+  const Boxes boxes = boxes_of(problem, p);
+  const std::int64_t blocks = p.inputs[1].shape[0] * boxes.classes, room = p.output().shape[0] - 1;
+  const std::int64_t own = boxes.own_keys * static_cast<std::int64_t>(sizeof(unsigned long long));
+  reserve_shared_memory(index(p), reinterpret_cast<const void*>(&boxes_kernel), p.device.shared_bytes - own_bytes);
+  return make_on_device(index(p), "a block for each class", {.workspace = workspace_of(boxes, blocks)},
+                        [=](Inputs in, Outputs out, const Execution& execution) {
                           auto* const counts = static_cast<std::int64_t*>(execution.workspace);
-                          auto* const kept = reinterpret_cast<int*>(counts + blocks);
-                          launch_kernel(boxes_kernel, of_blocks(blocks, threads, keys), execution.stream,
+                          auto* const keys = reinterpret_cast<unsigned long long*>(counts + blocks);
+                          auto* const kept =
+                              reinterpret_cast<int*>(keys + (boxes.size > boxes.own_keys ? blocks * boxes.size : 0));
+                          launch_kernel(boxes_kernel, of_blocks(blocks, threads, own), execution.stream,
                                         cuda::elements<float>(in[0]), cuda::elements<float>(in[1]),
-                                        cuda::elements<double>(in[2]), kept, counts, boxes, execution.fault);
+                                        cuda::elements<double>(in[2]), kept, counts, keys, boxes, execution.fault);
                           launch_kernel(join_boxes_kernel, of_blocks(blocks, threads), execution.stream, kept, counts,
                                         cuda::elements<std::int64_t>(out[0]), room, boxes);
                         });

@@ -127,6 +127,13 @@ __device__ inline std::int64_t target(const IndexExtents& e, const Indices& indi
   return to;
 }
 
+constexpr int words_of_lane = 8;
+__host__ __device__ inline int lanes_of(std::int64_t inner) { return inner >= 32 ? 32 : 1; }
+__host__ __device__ inline std::int64_t pieces_of(std::int64_t inner) {
+  const int at_once = lanes_of(inner) * words_of_lane;
+  return (inner + at_once - 1) / at_once;
+}
+
 __global__ void __launch_bounds__(threads)
     claim_kernel(const Indices indices, unsigned* last, std::int64_t updates, const __grid_constant__ IndexExtents e) {
   let_successor_start();
@@ -138,17 +145,25 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// `inner`: elements of an update.
-template <class T>
+/// `inner`: words of an update. So many lanes share one, and take 8 words each of a piece of it.
+template <class Word>
 __global__ void __launch_bounds__(threads)
-    put_kernel(const Indices indices, const unsigned* last, const T* __restrict__ from, T* output, std::int64_t updates,
-               std::int64_t inner, const __grid_constant__ IndexExtents e) {
+    put_kernel(const Indices indices, const unsigned* last, const Word* __restrict__ from, Word* output,
+               std::int64_t updates, std::int64_t inner, const __grid_constant__ IndexExtents e) {
   let_successor_start();
   wait_for_predecessor();
-  const std::int64_t step = std::int64_t{gridDim.x} * threads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < updates * inner; i += step) {
-    const std::int64_t update = i / inner, to = target(e, indices, update);
-    if (to >= 0 && last[to] == static_cast<unsigned>(update) + 1) output[to * inner + i % inner] = from[i];
+  const int lanes = lanes_of(inner), lane = static_cast<int>(threadIdx.x) % lanes;
+  const std::int64_t pieces = pieces_of(inner), step = std::int64_t{gridDim.x} * (threads / lanes);
+  for (std::int64_t i = std::int64_t{blockIdx.x} * (threads / lanes) + threadIdx.x / static_cast<unsigned>(lanes);
+       i < updates * pieces; i += step) {
+    const std::int64_t update = i / pieces, to = target(e, indices, update);
+    if (to < 0 || last[to] != static_cast<unsigned>(update) + 1) continue;
+    const std::int64_t first = (i - update * pieces) * lanes * words_of_lane + lane;
+#pragma unroll
+    for (int j = 0; j < words_of_lane; ++j) {
+      const std::int64_t at = first + j * lanes;
+      if (at < inner) output[to * inner + at] = from[update * inner + at];
+    }
   }
 }
 
@@ -170,6 +185,30 @@ struct Last {
   std::size_t bytes() const { return static_cast<std::size_t>(written) * sizeof(unsigned); }
 };
 
+void put_last(const Last& last, const Indices& at, const Tensor& updates, Tensor& output, const IndexExtents& e,
+              const Execution& execution) {
+  auto* const claimed = static_cast<unsigned*>(execution.workspace);
+  fill_bytes(output.device().index, claimed, 0, last.bytes(), execution.stream);
+  launch_kernel(claim_kernel, threads_for(last.updates, threads), execution.stream, at, claimed, last.updates, e);
+  const auto run = [&]<class Word>(Word*) {
+    const std::int64_t inner =
+        last.inner * static_cast<std::int64_t>(size_of(output.dtype())) / static_cast<std::int64_t>(sizeof(Word));
+    launch_kernel(put_kernel<Word>, threads_for(last.updates * pieces_of(inner) * lanes_of(inner), threads),
+                  execution.stream, at, claimed, elements<Word>(updates), elements<Word>(output), last.updates, inner,
+                  e);
+  };
+  // Words as wide as slices and addresses allow.
+  const auto all = static_cast<std::uint64_t>(last.inner) * size_of(output.dtype()) |
+                   reinterpret_cast<std::uintptr_t>(updates.raw()) | reinterpret_cast<std::uintptr_t>(output.raw());
+  switch (std::min<std::uint64_t>(all & -all, 16)) {
+    case 1: return run(static_cast<std::uint8_t*>(nullptr));
+    case 2: return run(static_cast<std::uint16_t*>(nullptr));
+    case 4: return run(static_cast<std::uint32_t*>(nullptr));
+    case 8: return run(static_cast<std::uint64_t*>(nullptr));
+    default: return run(static_cast<uint4*>(nullptr));
+  }
+}
+
 /// What the device calls T.
 template <class T>
 using DeviceType = std::conditional_t<std::is_same_v<T, half>, __half,
@@ -188,35 +227,30 @@ std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const P
   const IndexExtents e = detail::scatter_extents(problem, p);
   const Lines lines = lines_of(e);
   const Last last(problem, p, e, lines);
-  return make_on_device(
-      index(p), last.used ? "the last of each place" : "in order", {.workspace = last.used ? last.bytes() : 0},
-      [e, lines, last, reduction = problem.reduction, device = index(p)](Inputs inputs, Outputs outputs,
-                                                                         const Execution& execution) {
-        const Tensor &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
-        Tensor& output = outputs[0];
-        const Stream stream = execution.stream;
-        if (data.raw() != output.raw()) copy_on_device(device, output.raw(), data.raw(), data.bytes(), stream);
-        if (lines.count == 0 || lines.updates == 0) return;
-        const Indices at(indices.dtype(), indices.raw(), execution.fault);
-        detail::visit(data.dtype(), [&]<class Stored>(std::type_identity<Stored>) {
-          const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
-            launch_kernel(scatter_kernel<none, T>, threads_for(lines.count * lines.parts, threads), stream, at,
-                          elements<T>(updates), elements<T>(output), reduction, lines, e);
-          };
-          if (last.used) {
-            using T = typename Bits<Stored>::Type;
-            auto* const claimed = static_cast<unsigned*>(execution.workspace);
-            fill_bytes(device, claimed, 0, last.bytes(), stream);
-            launch_kernel(claim_kernel, threads_for(last.updates, threads), stream, at, claimed, last.updates, e);
-            launch_kernel(put_kernel<T>, threads_for(last.updates * last.inner, threads), stream, at, claimed,
-                          elements<T>(updates), elements<T>(output), last.updates, last.inner, e);
-          } else if (reduction == ScatterReduction::none) {
-            run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
-          } else {
-            run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
-          }
-        });
-      });
+  return make_on_device(index(p), last.used ? "the last of each place" : "in order",
+                        {.workspace = last.used ? last.bytes() : 0},
+                        [e, lines, last, reduction = problem.reduction, device = index(p)](
+                            Inputs inputs, Outputs outputs, const Execution& execution) {
+                          const Tensor &data = inputs[0], &indices = inputs[1], &updates = inputs[2];
+                          Tensor& output = outputs[0];
+                          const Stream stream = execution.stream;
+                          if (data.raw() != output.raw())
+                            copy_on_device(device, output.raw(), data.raw(), data.bytes(), stream);
+                          if (lines.count == 0 || lines.updates == 0) return;
+                          const Indices at(indices.dtype(), indices.raw(), execution.fault);
+                          if (last.used) return put_last(last, at, updates, output, e, execution);
+                          detail::visit(data.dtype(), [&]<class Stored>(std::type_identity<Stored>) {
+                            const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
+                              launch_kernel(scatter_kernel<none, T>, threads_for(lines.count * lines.parts, threads),
+                                            stream, at, elements<T>(updates), elements<T>(output), reduction, lines, e);
+                            };
+                            if (reduction == ScatterReduction::none) {
+                              run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
+                            } else {
+                              run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
+                            }
+                          });
+                        });
 }
 
 }  // namespace lamina::cuda

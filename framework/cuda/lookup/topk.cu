@@ -24,7 +24,7 @@ namespace {
 using namespace tables;
 using detail::LineExtents;
 
-constexpr int few_threads = 256, many_threads = 1024, buckets = 256;
+constexpr int few_threads = 256, many_threads = 1024, buckets = 256, warp = 32;
 constexpr std::int64_t max_in_shared = 2048, max_blocks = 264;
 static_assert(few_threads >= buckets, "a thread clears a bucket");
 
@@ -114,21 +114,50 @@ __device__ void sort(W* words, std::int64_t size) {
   __syncthreads();
 }
 
+/// Adds one to a bucket for each thread that is here: neighbours mostly have the same, and would wait for each other.
+__device__ inline void count_together(unsigned* histogram, unsigned bucket) {
+  const unsigned same = __match_any_sync(__activemask(), bucket);
+  if (static_cast<int>(threadIdx.x % warp) == __ffs(static_cast<int>(same)) - 1) {
+    atomicAdd(&histogram[bucket], static_cast<unsigned>(__popc(same)));
+  }
+}
+
+/// The bucket in which as many as are left are reached, and how many of its own that takes. By a warp.
+__device__ inline void choose_bucket(const unsigned* histogram, unsigned& left, unsigned& chosen) {
+  constexpr unsigned each = buckets / warp;
+  const unsigned first = threadIdx.x * each, wanted = left;
+  unsigned own = 0;
+  for (unsigned b = first; b < first + each; ++b) own += histogram[b];
+  unsigned up_to = own;
+#pragma unroll
+  for (unsigned distance = 1; distance < warp; distance *= 2) {
+    const unsigned other = __shfl_up_sync(0xffffffffu, up_to, distance);
+    if (threadIdx.x >= distance) up_to += other;
+  }
+  const unsigned before = up_to - own;
+  __syncwarp();  // everybody has read what is left
+  if (before < wanted && (up_to >= wanted || threadIdx.x == warp - 1)) {
+    unsigned b = first, rest = wanted - before;
+    while (b < first + each - 1 && histogram[b] < rest) rest -= histogram[b++];
+    chosen = b, left = rest;
+  }
+}
+
 struct Arguments {
   LineExtents extents;
   std::int64_t k, sorted;  // sorted: the power of two that is sorted
-  bool largest, places;
-  int size;  // bytes of an element
+  bool largest;
 };
 
 template <int threads, class W>
 __global__ void __launch_bounds__(threads, many_threads / threads)  // or ptxas spills on 10.0
-    topk_kernel(const Values input, void* output, W* workspace, const Arguments args) {
+    topk_kernel(const Values input, std::int64_t* output, W* workspace, const Arguments args) {
   __shared__ W shared[max_in_shared];
   __shared__ unsigned histogram[buckets];
   __shared__ unsigned count, chosen, left;
   let_successor_start();
   wait_for_predecessor();
+  constexpr int unrolled = sizeof(W) == sizeof(Short) ? 4 : 1;  // loads at a time
   const LineExtents e = args.extents;
   W* const words = args.sorted <= max_in_shared ? shared : workspace + blockIdx.x * args.sorted;
   for (std::int64_t line = blockIdx.x; line < e.outer * e.inner; line += gridDim.x) {
@@ -148,18 +177,13 @@ __global__ void __launch_bounds__(threads, many_threads / threads)  // or ptxas 
       for (int d = W::digits - 1; d >= 0; --d) {
         if (threadIdx.x < buckets) histogram[threadIdx.x] = 0;
         __syncthreads();
-#pragma unroll 1
+#pragma unroll unrolled
         for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
           const W w = word(i);
-          if (w.same_above(kth, d)) atomicAdd(&histogram[w.digit(d)], 1u);
+          if (w.same_above(kth, d)) count_together(histogram, w.digit(d));
         }
         __syncthreads();
-        if (threadIdx.x == 0) {
-          unsigned b = 0, rest = left;
-          while (b < buckets - 1 && histogram[b] < rest) rest -= histogram[b++];
-          chosen = b;
-          left = rest;
-        }
+        if (threadIdx.x < warp) choose_bucket(histogram, left, chosen);
         __syncthreads();
         kth.set(d, chosen);
         // All of the bucket are wanted: whatever follows is not beyond, for kth has ones there.
@@ -168,7 +192,7 @@ __global__ void __launch_bounds__(threads, many_threads / threads)  // or ptxas 
       }
       if (threadIdx.x == 0) count = 0;
       __syncthreads();
-#pragma unroll 1
+#pragma unroll unrolled
       for (std::int64_t i = threadIdx.x; i < e.extent; i += threads) {
         const W w = word(i);
         if (!kth.before(w)) words[atomicAdd(&count, 1u)] = w;
@@ -178,18 +202,7 @@ __global__ void __launch_bounds__(threads, many_threads / threads)  // or ptxas 
     sort<threads>(words, args.sorted);
     const std::int64_t first = line / e.inner * args.k * e.inner + line % e.inner;
     for (std::int64_t i = threadIdx.x; i < args.k; i += threads) {
-      const std::int64_t place = words[i].place();
-      const std::int64_t from = begin + place * e.inner, to = first + i * e.inner;
-      if (args.places) {
-        static_cast<std::int64_t*>(output)[to] = place;
-        continue;
-      }
-      switch (args.size) {
-        case 1: static_cast<std::uint8_t*>(output)[to] = input.get<std::uint8_t>(from); break;
-        case 2: static_cast<std::uint16_t*>(output)[to] = input.get<std::uint16_t>(from); break;
-        case 4: static_cast<std::uint32_t*>(output)[to] = input.get<std::uint32_t>(from); break;
-        default: static_cast<std::uint64_t*>(output)[to] = input.get<std::uint64_t>(from);
-      }
+      output[first + i * e.inner] = words[i].place();
     }
     __syncthreads();  // before the next line is put where this one is read
   }
@@ -212,7 +225,7 @@ bool takes_topk(const TopKProblem& problem, const Preparation& p) {
 std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Preparation& p) {
   const LineExtents e = detail::line_extents(p.input().shape, problem.dim);
   const auto size = static_cast<int>(size_of(p.input().format.dtype));
-  const Arguments args = {e, problem.k, sorted_size(problem, e), problem.largest, problem.places, size};
+  const Arguments args = {e, problem.k, sorted_size(problem, e), problem.largest};
   const bool in_shared = args.sorted <= max_in_shared;  // otherwise each block has a place of its own in the workspace
   const std::int64_t lines = e.outer * e.inner, blocks = in_shared ? lines : std::min(lines, max_blocks);
   const bool long_lines = e.extent > 4 * max_in_shared && blocks < p.device.multiprocessors;
@@ -222,11 +235,12 @@ std::unique_ptr<Operator> prepare_topk(const TopKProblem& problem, const Prepara
   return make_on_device(index(p), "a block for each line", {.workspace = workspace},
                         [=](Inputs inputs, Outputs outputs, const Execution& execution) {
                           const auto run = [&]<class W>(W*) {
-                            void (*const kernel)(Values, void*, W*, Arguments) =
+                            void (*const kernel)(Values, std::int64_t*, W*, Arguments) =
                                 threads == many_threads ? topk_kernel<many_threads, W> : topk_kernel<few_threads, W>;
                             launch_kernel(kernel, {dim3(grid_for(blocks, 1)), dim3(threads)}, execution.stream,
-                                          Values{inputs[0].raw(), inputs[0].dtype()}, outputs[0].raw(),
-                                          static_cast<W*>(execution.workspace), args);
+                                          Values{inputs[0].raw(), inputs[0].dtype()},
+                                          elements<std::int64_t>(outputs[0]), static_cast<W*>(execution.workspace),
+                                          args);
                           };
                           size == 8 ? run(static_cast<Long*>(nullptr)) : run(static_cast<Short*>(nullptr));
                         });

@@ -84,7 +84,7 @@ LAMINA_HAS(RecurrentProblem, 0, cell, directions, hidden, reverse, reset_after, 
            weight, scale, bias, peepholes)
 LAMINA_HAS(ReduceProblem, 0, kind, dims, last) LAMINA_HAS(ResampleProblem, 0, axes)
 LAMINA_HAS(ScatterProblem, 0, kind, dim, reduction) LAMINA_HAS(SoftmaxProblem, 0, dim, kind)
-LAMINA_HAS(TopKProblem, 0, dim, k, largest, places)
+LAMINA_HAS(TopKProblem, 0, dim, k, largest)
 #undef LAMINA_HAS
 
 static_assert(std::is_empty_v<ConversionProblem>);

@@ -191,15 +191,17 @@ int top_k(Expansion& e) {
   const Expansion::Sizes given = e.sizes(1);
   const std::vector<std::int64_t>& k = given.most;
   if (k.size() != 1) e.refuse("expected one number as operand 2");
-  Shape to = e.shape(x);
-  if (given.made[0] >= 0 || e.count_of(x, problem.dim) >= 0) return counted_top_k(e, problem, k[0], given.made[0]);
-  if (k[0] < 0 || k[0] > to[problem.dim])
-    e.refuse("there are no ", k[0], " elements along axis ", problem.dim, " of ", to);
   if (output < 0 || output > 1) e.refuse("there is no output ", output);
-  problem.k = k[0];
-  problem.places = output == 1;
-  to.set(problem.dim, k[0]);
-  return e.solve(problem, to, problem.places ? DType::i64 : e.dtype(x), {x});
+  Shape to = e.shape(x);
+  const int places = e.once([&] {
+    if (given.made[0] >= 0 || e.count_of(x, problem.dim) >= 0) return counted_top_k(e, problem, k[0], given.made[0]);
+    if (k[0] < 0 || k[0] > to[problem.dim])
+      e.refuse("there are no ", k[0], " elements along axis ", problem.dim, " of ", to);
+    problem.k = k[0];
+    to.set(problem.dim, k[0]);
+    return e.solve(problem, to, DType::i64, {x});
+  });
+  return output == 1 ? places : values_at(e, x, places, problem.dim);
 }
 
 int one_hot(Expansion& e) {

@@ -50,7 +50,7 @@ inline std::vector<Tensor> not_finite(std::vector<Tensor> inputs) {
 /// Floats as a type rounds them; what are none stay.
 inline std::vector<Tensor> in_type(const std::vector<Tensor>& inputs, DType type) {
   std::vector<Tensor> result;
-  for (const Tensor& x : inputs) result.push_back(is_float(x.dtype()) ? x.to(type) : x);
+  for (const Tensor& x : inputs) result.push_back(x.dtype() == DType::f32 ? x.to(type) : x);
   return result;
 }
 

@@ -252,7 +252,7 @@ bool along(const Preparation& p, int dim, std::int64_t extent) {
 
 bool is_topk(const TopKProblem& problem, const Preparation& p) {
   return problem.k >= 0 && along(p, problem.dim, problem.k) && problem.k <= p.input().shape[problem.dim] &&
-         p.output().format.dtype == (problem.places ? DType::i64 : p.input().format.dtype);
+         p.output().format.dtype == DType::i64;
 }
 
 bool is_cumulative(const CumulativeProblem& problem, const Preparation& p) {

@@ -118,9 +118,15 @@ int solve_scatter(Expansion& e, const ScatterProblem& problem, int data, int ind
   return result;
 }
 
+int values_at(Expansion& e, int x, int places, int axis) {
+  int values = e.solve(GatherProblem{.kind = GatherKind::elements, .dim = axis}, e.shape(places), e.dtype(x),
+                       {e.uncounted(x), e.uncounted(places)});
+  for (int d = 0; d < e.rank(places); ++d) values = e.counted(values, d, e.count_of(places, d));
+  return values;
+}
+
 int counted_top_k(Expansion& e, TopKProblem problem, std::int64_t most, int made) {
-  const int x = e.input(0), all = e.length(x, problem.dim), output = e.attributes().integer("output", 0);
-  if (output < 0 || output > 1) e.refuse("there is no output ", output);
+  const int x = e.input(0), all = e.length(x, problem.dim);
   if (e.shape(x)[problem.dim] < 2) e.refuse("of one element, as many as a run makes; not supported");
   if (made < 0) made = whole(e, {most}, {1});
   const int count = e.check(e.join({made, all}, 0), {.enough = true});
@@ -128,13 +134,11 @@ int counted_top_k(Expansion& e, TopKProblem problem, std::int64_t most, int made
   int last = e.least(wide);
   if (!problem.largest)
     last = is_float(dtype) ? e.scalar(std::numeric_limits<double>::quiet_NaN(), dtype) : e.greatest(wide);
-  const int all_there = e.filled(e.cast(x, wide), problem.dim, last);
   problem.k = std::clamp<std::int64_t>(most, 2, e.shape(x)[problem.dim]);
-  problem.places = output == 1;
   Shape to = e.shape(x);
   to.set(problem.dim, problem.k);
-  const int result = e.solve(problem, to, problem.places ? DType::i64 : wide, {all_there});
-  return e.counted(problem.places ? result : e.cast(result, dtype), problem.dim, count);
+  return e.counted(e.solve(problem, to, DType::i64, {e.filled(e.cast(x, wide), problem.dim, last)}), problem.dim,
+                   count);
 }
 
 int counted_reduce(Expansion& e, Reduction kind, int x, std::vector<int> axes, bool keep) {

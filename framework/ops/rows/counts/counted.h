@@ -21,7 +21,10 @@ int from_front(Expansion& e, int data, int indices, int first, int depth, std::i
 /// A scatter that leaves out what is behind a count.
 int solve_scatter(Expansion& e, const ScatterProblem& problem, int data, int indices, int updates);
 
-/// As many of the largest or smallest as `made` says, or where it is -1 `most`.
+/// What stands at places along an axis.
+int values_at(Expansion& e, int x, int places, int axis);
+
+/// The places of as many of the largest or smallest as `made` says, or where it is -1 `most`.
 int counted_top_k(Expansion& e, TopKProblem problem, std::int64_t most, int made);
 
 /// What is behind the counts changes nothing.
