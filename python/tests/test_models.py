@@ -278,3 +278,9 @@ def test_profile(plan, x):
         plan.profile(x, runs=0)
     with pytest.raises(lamina.Error, match="got f64"):
         plan.profile(x.astype("f8"))
+
+
+def test_networks_become_onnx(digits, tmp_path, x):
+    digits.save(tmp_path / "digits.onnx")
+    again = lamina.load(tmp_path / "digits.onnx")
+    np.testing.assert_allclose(again(x, device="cpu"), digits(x, device="cpu"), rtol=1e-5, atol=1e-5)

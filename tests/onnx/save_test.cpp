@@ -1,16 +1,22 @@
 // Networks as .onnx files, read back.
 
 #include <map>
+#include <random>
 
 #include "compile/eight_bits.h"
 #include "lamina/graph/model.h"
 #include "lamina/layers/batch_norm2d.h"
+#include "lamina/layers/conv2d.h"
 #include "lamina/layers/elementwise.h"
+#include "lamina/layers/linear.h"
+#include "lamina/layers/local_response_norm.h"
 #include "lamina/layers/pool2d.h"
+#include "lamina/layers/softmax.h"
 #include "lamina/layers/views.h"
 #include "lamina/onnx/file/proto.h"
 #include "lamina/onnx/onnx.h"
 #include "lamina/ops/element_type.h"
+#include "support/networks.h"
 #include "support/onnx_writer.h"
 
 namespace lamina::test::save_test {
@@ -41,6 +47,42 @@ TEST(OnnxSave, IsReadAsTheSameNetwork) {
   const Tensor expected = before.run(image), found = after.run(image);
   EXPECT_TRUE(std::ranges::equal(found.values<float>(), expected.values<float>()));
   EXPECT_NE(expected.values<float>()[0], 0);
+}
+
+/// Every layer of Lamina's that has parameters, and those that are others in ONNX.
+TEST(OnnxSave, LayersBecomeOnnxs) {
+  lamina::Graph graph;
+  Value x = graph.input("x", {batch, 4, 13, 9});
+  x = graph.add("conv", Conv2d({.in = 4, .out = 6, .kernel = {3, 2}, .stride = 2, .padding = {1, 2}, .groups = 2}), x);
+  x = graph.add("norm", BatchNorm2d({.channels = 6, .eps = 0.5}), graph.add(ReLU(), x));
+  x = graph.add("lrn", LocalResponseNorm({.size = 3, .alpha = 0.7, .beta = 0.6, .k = 2}), x);
+  x = graph.add("mean", AvgPool2d({.kernel = 2, .stride = 1, .padding = 1, .count_include_pad = false}), x);
+  x = graph.add("pool", AdaptiveAvgPool2d({4, 7}), x);
+  x = graph.add("flat", Flatten(), graph.add("dropout", Dropout(), x));
+  x = graph.add("out", Linear({.in = 168, .out = 5}), x);
+  graph.output(graph.add("shares", Softmax(), x));
+  const Shape from = graph.nodes()[5].shape->with_batch(1);
+  ASSERT_EQ(from, (Shape{1, 6, 8, 7}));  // two rows of it a row of the pool's
+  Weights weights;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> range(0.1f, 1.1f);
+  for (const Graph::Node& node : graph.nodes()) {
+    if (node.module == nullptr) continue;
+    for (const Module::Parameter& parameter : node.module->parameters()) {
+      Tensor values(parameter.shape);
+      for (float& value : values.values<float>()) value = range(random) - (parameter.name == "weight" ? 0.6f : 0);
+      weights.set(node.name + '.' + parameter.name, values);
+    }
+  }
+  graph.load(weights);
+  const TemporaryDirectory dir;
+  save_onnx(dir / "net.onnx", graph);
+  const Model read = load_model(dir / "net.onnx");
+  Tensor image({2, 4, 13, 9});
+  for (float& value : image.values<float>()) value = range(random) - 0.5f;
+  Plan before = graph.compile({.batch = 2}), after = read.graph.compile({.batch = 2});
+  const Tensor expected = before.run(image).clone();
+  expect_close(after.run(image), expected);
 }
 
 /// Of several outputs, of which not all are read; softmax as it was before opset 13; pads of a line; outputs that are
@@ -98,9 +140,20 @@ TEST(OnnxSave, NodesOfSeveralOutputsAreOneOfOnnx) {
 TEST(OnnxSave, NamesWhatOnnxHasNot) {
   const TemporaryDirectory dir;
   lamina::Graph graph;
-  graph.output(graph.add("norm", BatchNorm2d({.channels = 3}), graph.input("x", {batch, 3, 4, 4})));
-  expect_error([&] { save_onnx(dir / "net.onnx", graph); }, {"norm", "batch_norm2d", "is not written to .onnx files"});
+  graph.output(graph.add("conv", Conv2d({.in = 3, .out = 2}), graph.input("x", {batch, 3, 4, 4})));
+  expect_error([&] { save_onnx(dir / "net.onnx", graph); }, {"conv: weight was never set"});
   EXPECT_FALSE(std::filesystem::exists(dir / "net.onnx"));
+  const auto refused = [&](const auto& layer, const Shape& input, const std::string& why) {
+    lamina::Graph one;
+    one.output(one.add("layer", layer, one.input("x", input)));
+    expect_error([&] { save_onnx(dir / "net.onnx", one); }, {"layer: " + why + " is not written to .onnx files"});
+  };
+  const Shape image = {batch, 3, 4, 4};
+  refused(BatchNorm2d({.channels = 3, .affine = false}), image, "batch_norm2d without weight and bias");
+  refused(LocalResponseNorm({.size = 4}), image, "local_response_norm over an even number of channels");
+  refused(AdaptiveAvgPool2d(3), image, "adaptive_avg_pool2d of windows that are not of one size");
+  refused(AdaptiveAvgPool2d(2), {batch, 3, open, 4}, "adaptive_avg_pool2d of windows that are not of one size");
+  refused(Linear({.in = 4, .out = 2}), {batch, 3, 4}, "linear of more than two dimensions");
   for (const auto& [op, attributes] :
        {std::pair<const char*, Attributes>{"Roll", {}}, {"Split", {{"num_outputs", std::int64_t{1} << 30}}}}) {
     Build build;

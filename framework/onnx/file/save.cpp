@@ -20,18 +20,24 @@ using detail::fail;
 using protozero::pbf_writer;
 
 /// Ops that ONNX has by another name.
-constexpr std::pair<std::string_view, std::string_view> other_names[] = {{"relu", "Relu"},
-                                                                         {"sigmoid", "Sigmoid"},
-                                                                         {"add", "Add"},
-                                                                         {"concat", "Concat"},
-                                                                         {"flatten", "Flatten"},
-                                                                         {"max_pool2d", "MaxPool"},
-                                                                         {"softmax", "Softmax"},
-                                                                         {"dropout", "Identity"},
-                                                                         {"avg_pool2d", "AveragePool"},
-                                                                         {"adaptive_avg_pool2d", "GlobalAveragePool"}};
-constexpr std::pair<std::string_view, std::string_view> other_attributes[] = {
-    {"kernel", "kernel_shape"}, {"stride", "strides"}, {"padding", "pads"}, {"dilation", "dilations"}, {"dim", "axis"}};
+using Renamed = std::pair<std::string_view, std::string_view>;
+constexpr Renamed other_names[] = {{"relu", "Relu"},
+                                   {"sigmoid", "Sigmoid"},
+                                   {"add", "Add"},
+                                   {"concat", "Concat"},
+                                   {"conv2d", "Conv"},
+                                   {"max_pool2d", "MaxPool"},
+                                   {"softmax", "Softmax"},
+                                   {"dropout", "Identity"},
+                                   {"linear", "Gemm"},
+                                   {"flatten", "Flatten"},
+                                   {"avg_pool2d", "AveragePool"},
+                                   {"adaptive_avg_pool2d", "AveragePool"},
+                                   {"local_response_norm", "LRN"},
+                                   {"batch_norm2d", "BatchNormalization"}};
+constexpr Renamed other_attributes[] = {{"kernel", "kernel_shape"}, {"stride", "strides"}, {"padding", "pads"},
+                                        {"dilation", "dilations"},  {"dim", "axis"},       {"groups", "group"},
+                                        {"eps", "epsilon"},         {"k", "bias"}};
 
 /// Ops of Lamina's that are none of ONNX's, or something else there.
 constexpr std::string_view own_ops[] = {
@@ -108,7 +114,7 @@ void put_constant(pbf_writer& graph, const std::string& name, const Tensor& valu
   });
 }
 
-/// An input, or an output, whose shape readers infer, and its type too if there is none.
+/// An input, or an output, whose shape readers infer where it is not known, and its type too if there is none.
 void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node& node, std::optional<DType> dtype) {
   put(graph, tag, [&](pbf_writer& v) {
     v.add_string(1, node.name);
@@ -116,7 +122,7 @@ void put_value(pbf_writer& graph, protozero::pbf_tag_type tag, const Graph::Node
     put(v, 2, [&](pbf_writer& type) {
       put(type, 1, [&](pbf_writer& tensor) {
         tensor.add_int32(1, detail::data_type_of(*dtype));
-        if (tag == 12 || *node.shape == Shape{any_rank}) return;
+        if (!node.shape || *node.shape == Shape{any_rank}) return;
         put(tensor, 2, [&](pbf_writer& shape) {
           int place = 0;
           for (const std::int64_t extent : *node.shape) {
@@ -156,18 +162,40 @@ std::vector<DType> output_types(const Graph& network) {
 Call call_of(const Graph& network, const Graph::Node& node) {
   const std::string own(node.module->op());
   Call call = {std::string(renamed(other_names, own)), {}, node.module->attributes()};
+  const auto& nodes = network.nodes();
   for (const int input : node.inputs)
-    call.inputs.push_back(input < 0 ? "" : network.nodes()[static_cast<std::size_t>(input)].name);
-  const bool op = dynamic_cast<const Op*>(node.module.get()) != nullptr, pool = own == "adaptive_avg_pool2d";
-  const bool whole = !pool || (node.shape && (*node.shape)[2] == 1 && (*node.shape)[3] == 1);
-  if (op ? std::ranges::find(own_ops, own) != std::end(own_ops) : call.op == own || !whole)
-    fail(node.name, ": ", own, " is not written to .onnx files");
+    call.inputs.push_back(input < 0 ? "" : nodes[static_cast<std::size_t>(input)].name);
+  const auto refuse = [&](const char* why) { fail(node.name, ": ", own, why, " is not written to .onnx files"); };
+  const bool op = dynamic_cast<const Op*>(node.module.get()) != nullptr;
+  if (op ? std::ranges::find(own_ops, own) != std::end(own_ops) : call.op == own) refuse("");
   if (op) return call;
-  if (pool) call.attributes.clear();
+  const Shape from = nodes[static_cast<std::size_t>(node.inputs[0])].shape.value_or(Shape{any_rank});
+  const Shape to = node.shape.value_or(Shape{any_rank});
+  const std::span<const Module::Parameter> parameters = node.module->parameters();
+  if (own == "batch_norm2d" && parameters.size() < 4) refuse(" without weight and bias");
+  if (own == "local_response_norm" && AttributeReader(call.attributes).integer("size", 0) % 2 == 0)
+    refuse(" over an even number of channels");
+  if (own == "linear" && from.rank() != 2) refuse(" of more than two dimensions");
+  if (own == "linear") call.attributes = {{"transB", std::int64_t{1}}};
+  if (own == "adaptive_avg_pool2d" && to.rank() == 4 && to[2] == 1 && to[3] == 1) {
+    call = {"GlobalAveragePool", std::move(call.inputs), {}};
+  } else if (own == "adaptive_avg_pool2d") {
+    const auto window = [&](int d) {
+      if (to.rank() != 4 || from[d] < 1 || from[d] % to[d] != 0) refuse(" of windows that are not of one size");
+      return from[d] / to[d];
+    };
+    const std::vector<std::int64_t> windows = {window(2), window(3)};
+    call.attributes = {{"kernel_shape", windows}, {"strides", windows}};
+  }
   for (auto& [name, value] : call.attributes) {
     name = renamed(other_attributes, name);
     auto* const pads = std::get_if<std::vector<std::int64_t>>(&value);
     if (name == "pads") pads->insert(pads->end(), pads->begin(), pads->end());  // before, and after
+  }
+  for (const Module::Parameter& parameter : parameters) {
+    call.inputs.push_back(detail::concat(node.name, '.', parameter.name));
+    if (!parameter.value.defined()) fail(node.name, ": ", parameter.name, " was never set");
+    if (network.find(call.inputs.back()) != nullptr) fail("two things are called ", call.inputs.back());
   }
   return call;
 }
@@ -244,8 +272,10 @@ void save_onnx(const std::filesystem::path& path, const Graph& network) {
     graph.add_string(2, "network");
     for (const Graph::Node& node : network.nodes()) {
       if (node.module == nullptr || node.is_optional()) put_value(graph, 11, node, node.dtype);
-      if (const auto* constant = dynamic_cast<const Constant*>(node.module.get()))
-        put_constant(graph, node.name, constant->value());
+      if (node.module == nullptr) continue;
+      const bool constant = node.module->op() == "Constant";
+      for (const Module::Parameter& p : node.module->parameters())
+        put_constant(graph, constant ? node.name : detail::concat(node.name, '.', p.name), p.value);
     }
     for (const Call& call : calls) {
       put_call(graph, call);
