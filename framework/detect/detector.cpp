@@ -87,6 +87,7 @@ void validate(const DetectOptions& options, std::size_t classes) {
   for (const int label : options.classes) {
     if (classes > 0 && static_cast<std::size_t>(label) >= classes)
       fail("classes: the model's are 0 to ", classes - 1, ", got ", label);
+    if (label < 0) fail("classes: expected numbers of 0 and more, got ", label);
   }
 }
 
@@ -137,6 +138,8 @@ struct Detector::Impl {
     const std::vector<int> outputs = graph.outputs();
     head.emplace(notes, network);
     if (notes.names.empty()) notes.names = usual_names(graph, network, *head);
+    for (std::int64_t i = std::ssize(notes.names); i < head->class_count; ++i)
+      notes.names.push_back("class " + std::to_string(i));
     head->choose_best(graph, outputs);
     const std::vector<std::string> names = graph.output_names();
     compile.outputs.assign(names.begin() + std::ssize(outputs), names.end());

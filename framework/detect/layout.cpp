@@ -134,13 +134,13 @@ Head::Head(const ExportNotes& notes, const Resolved& network) {
   if (row == layouts.end()) refuse(" for the task ", task, notes.layout.empty() ? "" : " as " + notes.layout);
   layout = *row;
   boxes = layout.columns ? columns : rows, values = layout.columns ? rows : columns;
-  const std::int64_t classes = values - layout.fixed() - extras;
-  if (classes < (layout.best ? 0 : 1)) refuse(" for the layout ", layout.name);
+  class_count = values - layout.fixed() - extras;
+  if (class_count < (layout.best ? 0 : 1)) refuse(" for the layout ", layout.name);
   // Of three grids of cells, one box for each and not three.
   const std::int64_t cells = input[2] * input[3] * 21 / 1024;
   if (layout.objectness && boxes == cells) refuse(": YOLOX's, which wants other pixels in another place");
-  if (!layout.best && named > 0 && named != classes) {
-    fail("the model names ", named, " classes, its output ", outputs[0].to_string(), " has scores of ", classes);
+  if (!layout.best && named > 0 && named != class_count) {
+    fail("the model names ", named, " classes, its output ", outputs[0].to_string(), " has scores of ", class_count);
   }
 }
 

@@ -117,6 +117,7 @@ struct Head {
   std::string task;                    // detect, segment, pose or obb
   std::int64_t boxes = 0, values = 0;  // of the first output; and after `choose_best` of what comes in its place
   std::array<int, 5> apart{};          // which outputs are boxes, scores, classes, and perhaps points and masks
+  std::int64_t class_count = 0;        // that have a score of their own; 0: who chose among them does not say
   std::int64_t extras = 0;             // numbers behind the scores
   std::int64_t points = 0, point_values = 0;
 

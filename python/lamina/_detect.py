@@ -146,7 +146,7 @@ class Detector:
         its EXIF data say. stop: once another thread requests it, Stopped is raised; time: so many seconds after which that
         happens, of each photograph, once it is read. Ctrl-C ends it too.
         """
-        wanted = [self._number(kind) for kind in ([classes] if isinstance(classes, (str, int)) else classes)]
+        wanted = [self._number(kind) for kind in ([classes] if isinstance(classes, (str, int, np.integer)) else classes)]
 
         def found_in(pixels: Any) -> Detections:
             boxes, scores, labels, *rest = self._detector.detect(pixels, confidence, iou, wanted, across_classes, most, masks, upright, stop, time)

@@ -128,5 +128,12 @@ def test_what_is_wrong_is_said(photo):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, conf=0.1)
     with pytest.raises(lamina.Error, match="""class of the model, got 'dogs'; nearest: "dog\""""):
         lamina.Detector(GOLDEN / "raw.onnx", "cpu")(photo, classes=["dogs"])
+    unnamed = lamina.Detector(GOLDEN / "bare.onnx", "cpu")
+    assert unnamed.names == ["class 0", "class 1", "class 2"] and len(unnamed(photo, classes=np.int64(2))) == len(unnamed(photo, classes=["Class 2"]))
+    for number in (1000, -1):
+        with pytest.raises(lamina.Error, match=f"classes: the model's are 0 to 2, got {number}"):
+            unnamed(photo, classes=[number])
+    with pytest.raises(lamina.Error, match="classes: expected numbers of 0 and more, got -1"):
+        lamina.Detector(lamina.Model(lamina.load(GOLDEN / "end2end.onnx").graph), "cpu")(photo, classes=[-1])
     with pytest.raises(lamina.Error, match="missing.onnx"):
         lamina.Detector(GOLDEN / "missing.onnx")
