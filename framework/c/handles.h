@@ -15,6 +15,11 @@ struct lamina_model {
   lamina::Model model;
   std::vector<lamina_port> inputs = {}, outputs = {};
   std::vector<const char*> labels = {};
+
+  void name_classes() {
+    labels.clear();
+    for (const std::string& label : model.labels) labels.push_back(label.c_str());
+  }
 };
 
 struct lamina_plan {

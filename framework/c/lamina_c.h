@@ -209,20 +209,19 @@ LAMINA_C_API lamina_status lamina_model_load_memory(const void* bytes, size_t si
 LAMINA_C_API lamina_status lamina_model_load_network(const char* network, int32_t classes, const char* weights,
                                                      lamina_model** model);
 LAMINA_C_API void lamina_model_free(lamina_model* model);
-
 LAMINA_C_API lamina_status lamina_model_inputs(const lamina_model* model, const lamina_port** ports, size_t* count);
 LAMINA_C_API lamina_status lamina_model_outputs(const lamina_model* model, const lamina_port** ports, size_t* count);
 /// The names of the classes, by number; none if the model has no names. They live as long as the model.
 LAMINA_C_API lamina_status lamina_model_labels(const lamina_model* model, const char* const** labels, size_t* count);
-
+/// Names the classes by `count` texts, which are copied. Do not call this while others use the model.
+LAMINA_C_API lamina_status lamina_model_set_labels(lamina_model* model, const char* const* labels, size_t count);
 /// A note of the file's exporter, by its key: "task", "names" and "imgsz" of a detector. NULL if there is no such key.
 /// It lives as long as the model.
 LAMINA_C_API lamina_status lamina_model_metadata(const lamina_model* model, const char* key, const char** value);
-
-/// The memory that a plan with these options will need; no plan is made. options: NULL for the defaults.
+/// The memory that a plan with these options will need; no plan is made. options, here and below: NULL for the
+/// defaults.
 LAMINA_C_API lamina_status lamina_model_plan_memory(const lamina_model* model, const lamina_compile_options* options,
                                                     lamina_memory* memory);
-/// options: NULL for the defaults.
 LAMINA_C_API lamina_status lamina_model_compile(const lamina_model* model, const lamina_compile_options* options,
                                                 lamina_plan** plan);
 LAMINA_C_API void lamina_plan_free(lamina_plan* plan);
@@ -230,9 +229,10 @@ LAMINA_C_API void lamina_plan_free(lamina_plan* plan);
 /// The inputs and outputs of a plan; all extents are numbers, of an output of which a run decides them the most.
 LAMINA_C_API lamina_status lamina_plan_inputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
 LAMINA_C_API lamina_status lamina_plan_outputs(const lamina_plan* plan, const lamina_port** ports, size_t* count);
+/// Sets `counted` to 1 if a run decides how large some output is, else to 0. lamina_plan_run_into refuses such a plan.
+LAMINA_C_API lamina_status lamina_plan_counted(const lamina_plan* plan, int32_t* counted);
 /// A table of the steps and their kernels, for people. It lives as long as the plan.
 LAMINA_C_API lamina_status lamina_plan_summary(const lamina_plan* plan, const char** text);
-
 /// Each later run of the plan may take so many seconds, then it returns LAMINA_STOPPED; 0: no limit. This also undoes
 /// lamina_plan_stop.
 LAMINA_C_API lamina_status lamina_plan_set_limit(lamina_plan* plan, double seconds);

@@ -35,7 +35,7 @@ lamina_model* handle_of(Model model) {
   };
   add(graph.inputs(), handle->inputs);
   add(graph.outputs(), handle->outputs);
-  for (const std::string& label : handle->model.labels) handle->labels.push_back(label.c_str());
+  handle->name_classes();
   return handle.release();
 }
 
@@ -123,6 +123,16 @@ lamina_status lamina_model_outputs(const lamina_model* model, const lamina_port*
 
 lamina_status lamina_model_labels(const lamina_model* model, const char* const** labels, size_t* count) {
   return guarded([&] { require(model, "model"), lamina::c::give(model->labels, labels, count); });
+}
+
+lamina_status lamina_model_set_labels(lamina_model* model, const char* const* labels, size_t count) {
+  return guarded([&] {
+    require(model, "model");
+    if (count > 0) require(labels, "labels");
+    for (const char* label : std::span(labels, count)) require(label, "labels");
+    model->model.labels.assign(labels, labels + count);
+    model->name_classes();
+  });
 }
 
 lamina_status lamina_model_metadata(const lamina_model* model, const char* key, const char** value) {

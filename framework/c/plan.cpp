@@ -84,6 +84,10 @@ lamina_status lamina_plan_outputs(const lamina_plan* plan, const lamina_port** p
   return guarded([&] { require(plan, "plan"), lamina::c::give(plan->outputs, ports, count); });
 }
 
+lamina_status lamina_plan_counted(const lamina_plan* plan, int32_t* counted) {
+  return guarded([&] { require(plan, "plan", counted, "counted"), *counted = plan->plan.counted() ? 1 : 0; });
+}
+
 lamina_status lamina_plan_summary(const lamina_plan* plan, const char** text) {
   return guarded([&] { require(plan, "plan"), require(text, "text"), *text = plan->summary.c_str(); });
 }

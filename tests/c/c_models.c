@@ -171,6 +171,50 @@ static void test_sigmoid(const char* path) {
   lamina_model_free(model);
 }
 
+/* (python/tests/onnx_writer.py wrote the file: NonZero.) Whether a run decides how large outputs are. */
+static void test_counted(const char* path, const lamina_model* digits) {
+  lamina_model* model = NULL;
+  lamina_plan* plan = NULL;
+  int32_t counted = -1;
+  const lamina_compile_options options = {.size = sizeof options, .device = "cpu"};
+  EXPECT(lamina_model_compile(digits, &options, &plan) == LAMINA_OK);
+  EXPECT(lamina_plan_counted(plan, &counted) == LAMINA_OK && counted == 0);
+  EXPECT_FAILS(lamina_plan_counted(plan, NULL), "counted: expected a pointer");
+  lamina_plan_free(plan);
+  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
+  EXPECT(lamina_model_compile(model, &options, &plan) == LAMINA_OK);
+  EXPECT(lamina_plan_counted(plan, &counted) == LAMINA_OK && counted == 1);
+  const lamina_tensor x = {.data = (float[]){0, 3, 0, 5}, .shape = {4}, .rank = 1, .dtype = LAMINA_F32};
+  lamina_tensor places;
+  EXPECT(lamina_plan_run(plan, &x, 1, &places, 1, NULL) == LAMINA_OK);
+  EXPECT(places.rank == 2 && places.shape[1] == 2 && ((const int64_t*)places.data)[1] == 3);
+  EXPECT_FAILS(lamina_plan_run_into(plan, &x, 1, &places, 1, NULL), "");
+  lamina_plan_free(plan);
+  lamina_model_free(model);
+}
+
+/* Classes are named by the program where no file does. */
+static void test_labels(const char* path) {
+  lamina_model* model = NULL;
+  const char* const* labels = NULL;
+  size_t count = 0;
+  lamina_scored best[2];
+  EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
+  EXPECT(lamina_model_labels(model, &labels, &count) == LAMINA_OK && count == 0);
+  char cat[] = "cat";
+  const char* names[] = {cat, "dog", NULL};
+  EXPECT(lamina_model_set_labels(model, names, 2) == LAMINA_OK);
+  cat[0] = 'b'; /* it has been copied */
+  EXPECT(lamina_model_labels(model, &labels, &count) == LAMINA_OK && count == 2 && strcmp(labels[0], "cat") == 0);
+  EXPECT_FAILS(lamina_model_top_classes(model, (const float[]){1, 2, 3}, 3, best, 2), "one for each label");
+  EXPECT_FAILS(lamina_model_set_labels(model, names, 3), "labels: expected a pointer, got NULL");
+  EXPECT_FAILS(lamina_model_set_labels(model, NULL, 3), "labels: expected a pointer, got NULL");
+  EXPECT(lamina_model_labels(model, &labels, &count) == LAMINA_OK && count == 2);
+  EXPECT(lamina_model_set_labels(model, NULL, 0) == LAMINA_OK);
+  EXPECT(lamina_model_labels(model, &labels, &count) == LAMINA_OK && count == 0);
+  lamina_model_free(model);
+}
+
 void test_models(const char* source_dir, const lamina_model* digits) {
   char lamina[4096], path[4096];
   snprintf(lamina, sizeof lamina, "%s/weights/digits/7.png", source_dir);
@@ -184,6 +228,9 @@ void test_models(const char* source_dir, const lamina_model* digits) {
   test_open(path);
   snprintf(path, sizeof path, "%s/tests/golden/sigmoid.onnx", source_dir);
   test_sigmoid(path);
+  test_labels(path);
+  snprintf(path, sizeof path, "%s/tests/golden/nonzero.onnx", source_dir);
+  test_counted(path, digits);
   test_outputs(digits);
   test_limits(digits);
 }
