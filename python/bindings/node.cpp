@@ -27,15 +27,24 @@ bool is_parameter(std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-Attribute attribute_from(nb::handle value, const std::string& name) {
-  Attribute result;
+/// Numbers of NumPy's, and arrays and lists of them, as Python's own.
+nb::object plain(nb::handle value) {
+  if (nb::hasattr(value, "tolist")) return value.attr("tolist")();
+  if (!nb::isinstance<nb::tuple>(value) && !nb::isinstance<nb::list>(value)) return nb::borrow(value);
+  nb::list all;
+  for (const nb::handle each : value) all.append(plain(each));
+  return all;
+}
+
+Attribute attribute_from(nb::handle given, const std::string& name) {
+  const nb::object value = plain(given);
   if (PyBool_Check(value.ptr())) return nb::cast<bool>(value);
   if (std::int64_t integer = 0; nb::try_cast(value, integer, false)) return integer;
   if (double number = 0; nb::try_cast(value, number, false)) return number;
   if (std::string text; nb::try_cast(value, text, false)) return text;
   if (std::vector<std::int64_t> integers; nb::try_cast(value, integers, false)) return integers;
   if (std::vector<double> numbers; nb::try_cast(value, numbers, false)) return numbers;
-  fail(name, ": expected a number, a bool, a text or a list of numbers, got ", nb::repr(value).c_str());
+  fail(name, ": expected a number, a bool, a text or a list of numbers, got ", nb::repr(given).c_str());
 }
 
 }  // namespace

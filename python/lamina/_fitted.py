@@ -35,17 +35,28 @@ def converted(array: Any, kind: Any) -> Any:
     return found
 
 
+def numbers(x: Any, kind: Any) -> Any:
+    """An array of that type of a number, or of lists of them. Raises Error where something is none, as None or "5"."""
+    try:
+        array = np.asarray(x)
+        if array.dtype.kind not in "biuf":  # of texts, of objects
+            for each in np.asarray(x, object).flat:
+                if not isinstance(each, (int, float, np.number, np.bool_, list, tuple)):
+                    raise Error(f"expected numbers, got {each!r:.80}")
+            array = np.asarray(x, kind)
+    except (OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, Error):
+            raise
+        raise Error(f"expected numbers in lists of the same lengths: {error}") from None
+    return converted(array, kind)
+
+
 def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any:
     """An array without gaps, of the input's own type of floats or of integers, and [N, C, H, W] of [N, H, W, C]; copied where
     it is not so already. Numbers and lists become one."""
     kind = np.dtype(KINDS[dtype]) if dtype in KINDS else None
     if kind is not None and isinstance(x, (list, int, float)):
-        try:
-            array = np.asarray(x)
-            array = array if array.dtype.kind in "iuf" else np.asarray(x, kind)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise Error(f"expected numbers in lists of the same lengths: {error}") from None
-        return converted(array, kind)
+        return numbers(x, kind)
     array = host_array(x)
     if array is None and dtype == "f32" and str(getattr(x, "dtype", "")) == "torch.bfloat16":
         return fitted(x.float(), declared, dtype)  # which NumPy has not

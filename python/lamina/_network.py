@@ -12,6 +12,7 @@ import numpy as np
 
 from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text
 from ._fitted import KINDS, fitted, host_array
+from ._shapes import is_open, outputs_of, text_of
 from ._signatures import with_options
 
 if TYPE_CHECKING:
@@ -56,16 +57,6 @@ class Idle(Generic[Compiled]):
             self.idle[kind] = self.idle.pop(kind, idle)
             for old in list(self.idle)[:-self.kinds]:
                 self.idle.pop(old, None)
-
-
-def is_open(shape: tuple[int | str, ...]) -> bool:
-    """Whether the shape of an input leaves extents open, or their number."""
-    return "?" in shape or "..." in shape
-
-
-def text_of(shape: Sequence[int | str]) -> str:
-    """As messages have it: [N, 3, 224, 224]."""
-    return f"[{', '.join(map(str, shape))}]"
 
 
 def require_rank(name: str, array: Any, declared: tuple[int | str, ...], dtype: str, classifies: bool) -> None:
@@ -155,11 +146,11 @@ class Network:
             for name in x:  # as a plan's run says it, before one is compiled for these
                 if name not in known:
                     raise Error(f'run: the graph has no input "{name}"{nearest_text(str(name), known)}')
-            return {name: fitted(array, *kinds.get(name, ())) for name, array in x.items()}, options
+            return {name: self._fitted(name, array, *kinds.get(name, ())) for name, array in x.items()}, options
         several = isinstance(x, tuple) or (isinstance(x, list) and (len(ports) != 1 or (x and hasattr(x[0], "shape"))))
         if several:
-            some = [*kinds.values(), *[()] * len(x)]
-            return tuple(fitted(array, *kind) for array, kind in zip(x, some)), options
+            some = [*kinds.items(), *[("", ())] * len(x)]
+            return tuple(self._fitted(name, array, *kind) for array, (name, kind) in zip(x, some)), options
         declared, dtype = next(iter(kinds.values()), ((), ""))
         pixels = host_array(x) if len(kinds) == 1 and dtype == "f32" and declared[1:2] == (3,) else None
         if pixels is not None and pixels.dtype == np.uint8 and pixels.ndim == 4:
@@ -170,7 +161,14 @@ class Network:
             if not self.preprocess:
                 raise Error(f"model: expected {dtype} {list(declared)}, got u8 {list(pixels.shape)}; for pixels set "
                             'model.preprocess, which says how they are normalised, e.g. to "imagenet"')
-        return fitted(x, declared, dtype), options
+        return self._fitted(next(iter(kinds), ""), x, declared, dtype), options
+
+    @staticmethod
+    def _fitted(name: str, *array: Any) -> Any:
+        try:
+            return fitted(*array)
+        except Error as error:
+            raise Error(f"{name}: {error}" if name else str(error)) from None
 
     @contextmanager
     def plan_for(self, x: Any, options: Mapping[str, Any]) -> Iterator[Plan]:
@@ -276,4 +274,6 @@ class Network:
     @property
     def output_shapes(self) -> tuple[tuple[int | str, ...] | None, ...]:
         """As input_shapes; None of an output whose shape compiling alone tells."""
-        return self.graph.output_shapes
+        declared = self.graph.output_shapes
+        found = outputs_of(self.graph, {}) if None in declared else []
+        return tuple(found[place][1] if shape is None and found else shape for place, shape in enumerate(declared))

@@ -16,8 +16,9 @@ import numpy as np
 from . import _core
 from ._core import Error, Preprocess
 from ._html import Bar, Classes, brief, table
-from ._network import Idle, Network, is_open
+from ._network import Idle, Network
 from ._pool import Pool
+from ._shapes import is_open
 from ._sources import OpenFile
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
@@ -138,7 +139,7 @@ class Classifiers:
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
-        if not isinstance(top, int) or top < 0:
+        if not isinstance(top, (int, np.integer)) or top < 0:
             raise Error(f"top: expected 0 classes or more, got {top!r}")
         single = is_one(photos)
         work = listed(photos)

@@ -14,7 +14,8 @@ from . import _core
 from ._core import Error, Unsupported
 from ._html import brief
 from ._model import Model, load
-from ._network import Network, is_open
+from ._network import Network
+from ._shapes import is_open
 from ._photos import Photo, Pixels, listed, preprocess_of
 from ._signatures import with_options
 

@@ -18,6 +18,20 @@ from ._options import DEFAULTS, EXPLAINED, CompileOptions
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class Shortened(inspect.Signature):
+    """As text, which help() shows, with **options where it has the keywords of `compile`."""
+
+    def __str__(self) -> str:
+        kept = [parameter for parameter in self.parameters.values() if parameter.kind is not parameter.KEYWORD_ONLY
+                or parameter.name not in EXPLAINED or parameter.default != DEFAULTS.get(parameter.name)]
+        options = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
+        return str(inspect.Signature([*kept, options], return_annotation=self.return_annotation))
+
+    def format(self, **_: Any) -> str:
+        """What help() calls since Python 3.13."""
+        return str(self)
+
+
 def spelled_out(signature: inspect.Signature, without: Collection[str] = ()) -> inspect.Signature:
     """With the keywords of `compile` in place of **options, but those that it has already and those that it cannot take."""
     given = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
@@ -30,15 +44,19 @@ def spelled_out(signature: inspect.Signature, without: Collection[str] = ()) -> 
     return signature.replace(parameters=given)
 
 
-def explained(words: str | None, signature: inspect.Signature) -> str:
-    """With what the keywords mean that **options stood for."""
+def explained(words: str | None, function: str, signature: inspect.Signature) -> str:
+    """With what the keywords mean that **options stood for; but for `compile` itself, with where that is said."""
     keywords = "".join(f"\n    {name}: {text}" for name, text in EXPLAINED.items() if name in signature.parameters)
-    return inspect.cleandoc(words or "") + (f"\n\nKeywords of compile:\n{keywords}\n" if keywords else "")
+    if keywords and function != "compile":
+        keywords = " help(lamina.CompileOptions)"
+    return inspect.cleandoc(words or "") + (f"\n\nKeywords of compile:{keywords}\n" if keywords else "")
 
 
 def with_options(function: Function, without: Collection[str] = ()) -> Function:
     """Says which keywords a function's **options are, and what they mean, and refuses others in the function's name."""
     signature = spelled_out(inspect.signature(function), without)
+    if any(name in EXPLAINED for name in signature.parameters) and function.__name__ != "compile":
+        signature = Shortened(list(signature.parameters.values()), return_annotation=signature.return_annotation)
     special = function.__name__.startswith("__")
     by_place = [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
 
@@ -57,7 +75,7 @@ def with_options(function: Function, without: Collection[str] = ()) -> Function:
         return function(*arguments, **keywords)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
-    call.__doc__ = explained(function.__doc__, signature)
+    call.__doc__ = explained(function.__doc__, function.__name__, signature)
     return call  # type: ignore[return-value]
 
 
@@ -123,7 +141,7 @@ def described(native: Any) -> Any:
     signature = written_in(native)
     spoken = native.__qualname__.split(".")[-2 if native.__name__.startswith("__") else -1]
     call.__signature__ = signature  # type: ignore[attr-defined]
-    call.__doc__ = explained(native.__nb_signature__[0][1], signature)
+    call.__doc__ = explained(native.__nb_signature__[0][1], native.__name__, signature)
     return call
 
 

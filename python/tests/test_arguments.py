@@ -3,6 +3,7 @@
 import copy
 import errno
 import pickle
+import re
 
 import lamina
 import numpy as np
@@ -87,6 +88,10 @@ def test_levels_keep_their_mean():
 def test_inputs_are_known_before_a_plan_is():
     model = digits()
     assert (model.input_shapes, model.input_dtypes) == ((("N", 3, 32, 32),), ("f32",)) and model.output_shapes == (("N", 10),)
+    graph = lamina.Graph()
+    graph.output(graph.add("y", "LeakyRelu", graph.input("x", ("N", 3, "?", 8))))
+    assert lamina.load(ROOT / "tests/golden/detect/raw.onnx").output_shapes == ((1, 7, 60),)  # of ops, before they are compiled
+    assert graph.output_shapes == (None,) and lamina.Model(graph).output_shapes == (("N", 3, "?", 8),)
 
 
 def test_no_images_have_no_answers():
@@ -101,3 +106,28 @@ def test_texts_are_short():
                  lamina.Detector(ROOT / "tests/golden/detect/segment.onnx", device="cpu")(DIGIT)[:1]):
         assert all(len(repr(row)) < 500 for row in rows)
     assert f"photo=<{len(content)} bytes>" in repr(digits().classify([content]))
+
+
+def test_numbers_of_numpy_are_numbers():
+    graph = lamina.Graph()
+    x = graph.input("x", np.array([1, 3, 8, 8]))
+    for place, stride in enumerate((2, np.int64(2), np.array([2, 2]), [np.int32(2), 2], (np.uint8(2), np.int64(2)))):
+        y = graph.add(f"conv{place}", "conv2d", x, weight=(np.int64(4), 3, 3, 3), stride=stride)
+    y = graph.add("turned", "Transpose", y, perm=np.array([0, 2, 3, 1]))
+    graph.output(graph.add("y", "LeakyRelu", y, alpha=np.float32(0.5)))
+    assert graph.summary().count("[1, 4, 3, 3]") == 5 and lamina.Model(graph).output_shapes == ((1, 3, 3, 4),)
+    for wrong in (np.zeros((2, 2), int), [[1]], None, np.array(["a"], object)):
+        with pytest.raises(lamina.Error, match="stride: expected a number, a bool, a text or a list of numbers, got "):
+            graph.add("wrong", "conv2d", x, weight=(4, 3, 3, 3), stride=wrong)
+
+
+def test_lists_of_what_is_no_number_are_refused(digits):
+    x = np.zeros((1, 3, 32, 32)).tolist()
+    for wrong in (None, "5", 1j, b"5"):
+        x[0][0][0][0] = wrong
+        for given in (x, {"input": x}, (x,)):
+            with pytest.raises(lamina.Error, match=f"^input: expected numbers, got {re.escape(repr(wrong))}$"):
+                digits(given)
+    x[0][0][0] = [1]
+    with pytest.raises(lamina.Error, match="^input: expected numbers in lists of the same lengths"):
+        digits(x)

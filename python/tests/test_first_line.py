@@ -2,7 +2,9 @@
 
 import asyncio
 import importlib
+import inspect
 import io
+import pydoc
 import subprocess
 import sys
 
@@ -207,10 +209,17 @@ def test_answers_are_awaited(digits, x):
     np.testing.assert_array_equal(np.concatenate(answers), digits(x, device="cpu", threads=1))
 
 
-def test_keywords_are_explained(digits):
-    for function in (lamina.Model.compile, lamina.Model.__call__, lamina.Graph.compile, lamina.Detector.__init__, lamina.Pool.__init__):
-        assert "batch_invariant: An image's bits depend on no other" in function.__doc__, function
-    assert "threads" not in lamina.Model.save.__doc__
+def test_keywords_are_explained_once():
+    text = "batch_invariant: An image's bits depend on no other"
+    for function in (lamina.Model.compile, lamina.Graph.compile):
+        assert text in function.__doc__, function
+    for function in (lamina.Model.__call__, lamina.Model.classify, lamina.Detector.__init__, lamina.Pool.__init__):
+        assert "Keywords of compile: help(lamina.CompileOptions)" in function.__doc__, function
+        assert "**options" in pydoc.plain(pydoc.render_doc(function)), function
+        assert "threads" in inspect.signature(function).parameters, function
+    assert "compile" not in lamina.Model.save.__doc__
+    said = pydoc.plain(pydoc.render_doc(lamina.Model))
+    assert said.count(text) == 1 and said.count("linear_weights: ") == 2 and len(said) < 8000  # two screens and a half
 
 
 def test_what_notebooks_show(digits, tmp_path):

@@ -180,3 +180,41 @@ def test_extents_that_a_run_decides_are_open(tmp_path):
     assert lamina.load(path).graph.output_ports() == [("places", (2, None), "i64")]
     unsaid = onnx.write(tmp_path / "unsaid.onnx", nodes, inputs, [("places", "int64", None)], {})
     assert ort.InferenceSession(unsaid).get_outputs()[0].shape in ([2, None], [])
+
+
+def test_a_provider_may_be_a_text(model):
+    assert ort.InferenceSession(model, providers="CPUExecutionProvider").get_providers() == ["CPUExecutionProvider"]
+    with pytest.warns(UserWarning, match="^TensorrtExecutionProvider is not here"):
+        ort.InferenceSession(model, providers=["CPUExecutionProvider"]).set_providers("TensorrtExecutionProvider")
+
+
+def test_entries_that_nobody_added_are_runtime_errors():
+    for options, get in ((ort.SessionOptions(), "get_session_config_entry"), (ort.RunOptions(), "get_run_config_entry")):
+        with pytest.raises(RuntimeError, match="there is no entry none") as raised:
+            getattr(options, get)("none")
+        assert isinstance(raised.value, lamina.Error)
+
+
+def test_one_number_in_a_list_is_a_scalar(tmp_path):
+    inputs = [("x", "float32", [3]), ("y", "float32", [])]
+    model = onnx.write(tmp_path / "add.onnx", [onnx.node("Add", ["x", "y"], "z")], inputs, [("z", "float32", [3])], {})
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for two in (2, [2], [2.0], np.float32([2]), np.float32(2), ort.OrtValue.ortvalue_from_numpy(np.float32(2))):
+        np.testing.assert_array_equal(session.run(None, {"x": [1, 2, 3], "y": two})[0], [3, 4, 5])
+    for given, said in (([2, None, 3], "run: x: expected numbers, got None"), ([2, "5", 3], "run: x: expected numbers, got '5'")):
+        with pytest.raises(ort.capi.onnxruntime_pybind11_state.InvalidArgument, match=said):
+            session.run(None, {"x": given, "y": 2})
+
+
+def test_what_cannot_run_is_said_when_the_session_is_made(tmp_path):
+    def written(*extents):
+        inputs = [(name, "float32", [extent]) for name, extent in zip("xy", extents)]
+        return onnx.write(tmp_path / "add.onnx", [onnx.node("Add", ["x", "y"], "z")], inputs, [("z", "float32", None)], {})
+
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.Fail, match="^z: add: expected inputs whose shapes are equal or broadcast"):
+        ort.InferenceSession(written(3, 4), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(written(3, 3), providers=["CPUExecutionProvider"])
+    (kept,) = session._network._plans.idle.values()
+    session.run(None, {"x": [1, 2, 3], "y": [1, 2, 3]})
+    assert [kept] == list(session._network._plans.idle.values())  # by the plan that was compiled then
+    assert not ort.InferenceSession(written("a", "b"), providers=["CPUExecutionProvider"])._network._plans.idle  # these inputs tell

@@ -181,7 +181,6 @@ ARGUMENTS = {
     "run_options: expected RunOptions or None, got int": lambda model, session, x: session.run(None, {"x": x}, 5),
     "^run_options: expected RunOptions": lambda model, session, x: session.run_async(None, {"x": x}, print, None, 5),
     r"output_names: expected a list of names or None, got 'y'; \['y'\] is one": lambda model, session, x: session.run("y", {"x": x}),
-    r"providers: expected a list of names or None, got 'CPU'; \['CPU'\] is one": lambda model, session, x: ort.InferenceSession(model, providers="CPU"),
     "providers: expected names, or tuples .* got 5": lambda model, session, x: ort.InferenceSession(model, providers=[5]),
     "provider_options: expected one for each of 1 providers, got 2": lambda model, session, x: session.set_providers(["CPUExecutionProvider"], [{}, {}]),
     "sess_options: expected SessionOptions or None, got str": lambda model, session, x: ort.InferenceSession(model, "fast"),

@@ -24,17 +24,10 @@ def expect(kind: type, value: object, name: str) -> None:
         raise TypeError(f"{name}: expected {kind.__name__} or None, got {type(value).__name__}")
 
 
-def expect_names(names: object, argument: str) -> None:
-    """Raises TypeError of a text, whose letters would be names."""
-    if isinstance(names, str):
-        raise TypeError(f"{argument}: expected a list of names or None, got {names!r}; [{names!r}] is one")
-
-
-def device_of(providers: Sequence[Provider] | None,
+def device_of(providers: str | Sequence[Provider] | None,
                options: Sequence[Mapping[str, Any]] | None) -> tuple[str, Mapping[str, Any]]:
     """The first provider that is here, and what it was told. The CPU's is there even if nobody asked for it."""
-    expect_names(providers, "providers")
-    some = list(providers or get_available_providers())
+    some = [providers] if isinstance(providers, str) else list(providers or get_available_providers())
     if options and len(options) != len(some):
         raise ValueError(f"provider_options: expected one for each of {len(some)} providers, got {len(options)}")
     for i, asked in enumerate(some):

@@ -54,7 +54,7 @@ class NotImplemented(Unsupported):
 
 
 class RuntimeException(Error, RuntimeError):
-    """A device that failed, or memory that ran out."""
+    """A device that failed, memory that ran out, or an entry of options that nobody added."""
 
 
 ITS_KIND: dict[type[Error], type[Error]] = {Unsupported: NotImplemented, Failed: RuntimeException, OutOfMemory: RuntimeException}

@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from .._core import Error, Stop
+from ._errors import RuntimeException
 
 
 class GraphOptimizationLevel(IntEnum):
@@ -69,7 +70,7 @@ class _Options:
 
     def _get(self, key: str) -> str:
         if key not in self._entries:
-            raise Error(f"{type(self).__name__}: there is no entry {key}")
+            raise RuntimeException(f"{type(self).__name__}: there is no entry {key}")
         return self._entries[key]
 
 

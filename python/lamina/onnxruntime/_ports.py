@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._core import Error, Graph
+from .._core import Graph
+from .._shapes import outputs_of
 from ._file import Declared, NodeArg
 from ._values import TYPE_TEXT
 
@@ -60,22 +61,7 @@ class Ports:
 
     def _by_trial(self) -> dict[str, NodeArg]:
         """What two kinds of inputs have in common."""
-        graph = self._graph
         batch = next((port.shape[0] for port in self.inputs if port.shape and not isinstance(port.shape[0], int)), None)
-        trials = []
-        for images, side in ((2, 64), (3, 96)):
-            options: dict[str, Any] = {"batch": images} if any("N" in shape for shape in graph.input_shapes) else {}
-            options["input_shapes"] = {
-                name: [{"N": images, "?": side}.get(str(extent), extent) for extent in shape]
-                for name, shape in zip(graph.input_names, graph.input_shapes, strict=True) if "?" in shape}
-            try:
-                trials.append(graph.output_ports(**{**self._options, **options}))
-            except Error:
-                return {}
-        ports = {}
-        for (name, shape, dtype), (_, other, _) in zip(*trials, strict=True):
-            extents: list[int | str | None] = [one if one == two else None for one, two in zip(shape, other)]
-            if (shape[:1], other[:1]) == ((2,), (3,)):
-                extents[0] = batch
-            ports[name] = self._as_taken(NodeArg(name, TYPE_TEXT[dtype], extents), "output_format")
-        return ports
+        named = {"N": batch, "?": None}
+        return {name: self._as_taken(NodeArg(name, TYPE_TEXT[dtype], [named.get(str(extent), extent) for extent in shape]), "output_format")
+                for name, shape, dtype in outputs_of(self._graph, self._options)}

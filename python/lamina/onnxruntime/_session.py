@@ -14,10 +14,11 @@ import numpy as np
 
 from .._core import Error, ModelFile, Plan, Stop, check_options, new_tensor
 from .._core import load_model as _load_model
-from .._fitted import converted
+from .._fitted import converted, numbers
 from .._network import Network
+from .._shapes import is_open
 from .._signatures import with_options
-from ._arguments import DEVICES, Provider, device_of, expect, expect_names
+from ._arguments import DEVICES, Provider, device_of, expect
 from ._errors import ITS_KIND, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, MissingInputs, NoSuchFile, raised_as
 from ._file import Declared, ModelMetadata, NodeArg, declared_in, is_model
 from ._options import GraphOptimizationLevel, RunOptions, SessionOptions
@@ -86,7 +87,7 @@ class InferenceSession:
 
     @with_options
     def __init__(self, path_or_bytes: Path | bytes, sess_options: SessionOptions | None = None,
-                 providers: Sequence[Provider] | None = None,
+                 providers: str | Sequence[Provider] | None = None,
                  provider_options: Sequence[Mapping[str, Any]] | None = None, disabled_optimizers: Sequence[str] | None = None, *,
                  convert: bool = False, plans: int = 8, enable_fallback: bool = True, **options: Unpack[CompileOptions]) -> None:
         expect(SessionOptions, sess_options, "sess_options")
@@ -107,23 +108,33 @@ class InferenceSession:
         self._plans, self._convert = plans, convert
         self._ports = Ports(read.graph, self._declared, self._options)
         self._inputs = self._ports.inputs
-        self._batched = [name for name, shape in zip(read.graph.input_names, read.graph.input_shapes) if shape[:1] == ("N",)]
+        self._shapes = dict(zip(read.graph.input_names, read.graph.input_shapes))
         self.input_names = tuple(port.name for port in self._inputs)
         self.bindable_inputs = (*self.input_names, *(port.name for port in self._declared.defaults))
         self.output_names = tuple(self._options.get("outputs") or read.graph.output_names)
+        if not any(map(is_open, self._shapes.values())):
+            self._check()
 
-    def _use(self, providers: Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> None:
+    def _check(self) -> None:
+        """Compiles for one image, where no more is open: what the model cannot run is found here, and a first run finds the plan."""
+        like = {port.name: np.empty([n if isinstance(n, int) else 1 for n in port.shape], "u1") for port in self._inputs}
+        try:
+            with self._network._plan_like(like, self._options):
+                pass
+        except Error as error:
+            if not getattr(error, "inputs", ()):  # whose values decide shapes
+                raise ITS_KIND.get(type(error), Fail)(str(error)) from None
+
+    def _use(self, providers: str | Sequence[Provider] | None, options: Sequence[Mapping[str, Any]] | None) -> None:
         provider, told = device_of(providers, options)
         self._providers = self._fallback_providers = [provider]
         self._provider_options = {provider: {key: str(value) for key, value in told.items()}}
-        self.device = DEVICES[provider]
-        if self.device == "cuda":
-            self.device = f"cuda:{told.get('device_id', 0)}"
+        self.device = f"cuda:{told.get('device_id', 0)}" if DEVICES[provider] == "cuda" else "cpu"
         stream = told.get("user_compute_stream")
         self.stream = int(stream) if stream else None
         self._options["device"] = self.device
 
-    def set_providers(self, providers: Sequence[Provider] | None = None,
+    def set_providers(self, providers: str | Sequence[Provider] | None = None,
                       provider_options: Sequence[Mapping[str, Any]] | None = None) -> None:
         """From now on on the first of these that is here."""
         self._use(providers, provider_options)
@@ -191,7 +202,8 @@ class InferenceSession:
 
     def _asked(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
         """What is wanted, and the arrays for it. Raises InvalidArgument."""
-        expect_names(output_names, "output_names")
+        if isinstance(output_names, str):  # whose letters would be names
+            raise TypeError(f"output_names: expected a list of names or None, got {output_names!r}; [{output_names!r}] is one")
         if not isinstance(input_feed, Mapping):
             raise TypeError("input_feed: expected a dict of arrays by the names of the inputs, "
                             f"{', '.join(self.input_names)}, got {type(input_feed).__name__}")
@@ -212,7 +224,7 @@ class InferenceSession:
             return self._run(wanted, feed, stop)
 
     def _run(self, wanted: Sequence[str], feed: dict[str, Any], stop: Stop | None) -> list[Any]:
-        empty = [name for name in self._batched if getattr(feed.get(name), "shape", (1,))[:1] == (0,)]
+        empty = [name for name, shape in self._shapes.items() if shape[:1] == ("N",) and getattr(feed.get(name), "shape", (1,))[:1] == (0,)]
         if empty:
             return self._of_no_images(feed, empty, wanted, stop)
         with raised_as(InvalidArgument), self.plan_for(feed) as plan:
@@ -266,22 +278,22 @@ class InferenceSession:
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
             return value
         expected = NUMPY_TYPE[DTYPE_OF_TEXT[port.type]]
-        if isinstance(value, (list, tuple, int, float, bool)):  # numbers that have no type of their own
-            try:
-                return np.asarray(value, expected, order="C")
-            except (ValueError, TypeError) as error:
-                raise InvalidArgument(f"run: {port.name}: expected numbers in lists of the same lengths: {error}") from None
-        array = np.asarray(value, order="C")
+        try:
+            if isinstance(value, (list, tuple, int, float, bool)):  # numbers that have no type of their own
+                array = numbers(value, np.dtype(expected))
+            else:
+                array = np.asarray(value, order="C")
+                if array.dtype.kind not in "biufc" and array.dtype.name != expected:
+                    raise Error(f"expected an array of {expected}, got {type(value).__name__}")
+                if array.dtype.name != expected:
+                    if not self._convert:
+                        raise Error(f"expected {expected}, got {array.dtype.name}; convert=True converts")
+                    array = converted(array, np.dtype(expected))
+        except (Error, TypeError) as error:
+            raise InvalidArgument(f"run: {port.name}: {error}") from None
+        if array.shape == (1,) and self._shapes.get(port.name) == ():
+            array = array.reshape(())
         if self._settings.extents and (len(array.shape) != len(port.shape) or
                                        any(isinstance(want, int) and want != got for want, got in zip(port.shape, array.shape))):
             raise InvalidArgument(f"run: {port.name}: expected {port.shape}, as SessionOptions say, got {list(array.shape)}")
-        if array.dtype.name != expected:
-            if array.dtype.kind not in "biufc":
-                raise InvalidArgument(f"run: {port.name}: expected an array of {expected}, got {type(value).__name__}")
-            if not self._convert:
-                raise InvalidArgument(f"run: {port.name}: expected {expected}, got {array.dtype.name}; convert=True converts")
-            try:
-                array = converted(array, np.dtype(expected))
-            except Error as error:
-                raise InvalidArgument(f"run: {port.name}: {error}") from None
         return array
