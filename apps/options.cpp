@@ -40,14 +40,33 @@ std::string meant_digits(const std::string& given) {
   return number ? "; did you mean " + text + '?' : "";
 }
 
+/// Which of the words is meant by what has another name elsewhere, or is written with other letters; empty: none.
+std::string known_elsewhere(const std::string& text, const std::vector<std::string>& words) {
+  constexpr std::pair<std::string_view, std::string_view> others[] = {
+      {"half", "fp16"},     {"float16", "fp16"}, {"f16", "fp16"},   {"half", "f16"},     {"float16", "f16"},
+      {"bfloat16", "bf16"}, {"float", "fp32"},   {"float", "f32"},  {"float32", "fp32"}, {"f32", "fp32"},
+      {"float32", "f32"},   {"single", "fp32"},  {"single", "f32"}, {"gpu", "cuda"}};
+  const auto is_word = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
+  const std::string small = lower(text);
+  if (is_word(small)) return small;
+  for (const auto& [other, word] : others) {
+    if (small == other && is_word(word)) return std::string(word);
+  }
+  return "";
+}
+
 }  // namespace
 
 CLI::Validator device_syntax(bool several) {
   return CLI::Validator(
       [several](std::string& text) {
         if (several ? !is_devices_syntax(text) : !is_device_syntax(text)) {
-          return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"",
-                             several ? ", several with commas between, or cuda:all" : "", text);
+          const std::size_t colon = std::min(text.find(':'), text.size());
+          const std::string meant =
+              known_elsewhere(text.substr(0, colon), {"auto", "cpu", "cuda"}) + text.substr(colon);
+          return fmt::format("expected auto, cpu, cuda or cuda:INDEX{}, got \"{}\"{}",
+                             several ? ", several with commas between, or cuda:all" : "", text,
+                             is_device_syntax(meant) ? "; did you mean " + meant + '?' : "");
         }
         std::vector<std::string_view> parts = parts_of(text, ',');
         std::ranges::sort(parts);
@@ -83,12 +102,15 @@ CLI::Validator one_of(std::vector<std::string> words) {
   return CLI::Validator(
       [words = std::move(words)](std::string& text) {
         if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-        const std::string hint = words.size() > 2 && !text.empty() ? detail::nearest_names(text, words, 1).front() : "";
+        std::string hint = known_elsewhere(text, words);
+        if (hint.empty() && words.size() > 2 && !text.empty()) hint = detail::nearest_names(text, words, 1).front();
         return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(words, ", "), text,
                            hint.empty() ? "" : "; did you mean " + hint + '?');
       },
       std::move(description));
 }
+
+CLI::Validator precision_name() { return one_of({"fp32", "tf32", "fp16", "bf16"}); }
 
 CLI::Validator algorithm_name(std::vector<std::string> words) {
   for (const DeviceType device : {DeviceType::cuda, DeviceType::cpu}) {
@@ -144,8 +166,7 @@ int parse_architecture(std::string_view text) {
 void RunOptions::add_to(CLI::App& command, bool several) {
   command.add_option("--device", device, several ? "where to run; batches go to whichever is free" : "where to run")
       ->check(device_syntax(several));
-  command.add_option("--precision", precision, "arithmetic; tf32 and fp16 need a GPU")
-      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"));
+  command.add_option("--precision", precision, "arithmetic; tf32 and fp16 need a GPU")->check(precision_name());
   command.add_option("--algorithm", algorithm, "how convolutions are computed; docs/inside/kernels.md explains them")
       ->transform(algorithm_name({"auto"}));
   command
@@ -212,8 +233,8 @@ void InputOptions::add_to(CLI::App& command) {
 void InputOptions::add_capacity_to(CLI::App& command) {
   command
       .add_option("--capacity", capacities,
-                  "the most that a number may be which a run computes and sizes are made of, or how many elements a "
-                  "value may have of which a run decides how many, n=100, by its node's or input's name; once for each")
+                  "room for what a run alone decides: with boxes=100 a node boxes that finds things finds at most 100, "
+                  "and a node or an input boxes that sizes are made of is at most 100; once for each")
       ->type_name("NAME=K")
       ->allow_extra_args(false);
 }

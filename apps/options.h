@@ -45,6 +45,8 @@ CLI::Validator real_number(double least = 0, double most = std::numeric_limits<d
 /// Accepts these words.
 CLI::Validator one_of(std::vector<std::string> words);
 
+CLI::Validator precision_name();
+
 /// Accepts these words and the names of the convolutions that this build has, on any device.
 CLI::Validator algorithm_name(std::vector<std::string> words);
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "lamina/base/atomic_file.h"
 #include "lamina/base/names.h"
 #include "lamina/images/image.h"
 #include "pictures/png.h"
@@ -70,9 +71,19 @@ CLI::Option* writes(CLI::Option* option, bool or_folder) {
       [or_folder](std::string& name) {
         std::error_code problem;
         const fs::path folder = fs::path(name).parent_path();
-        if (!is_file(name) || folder.empty() || fs::is_directory(folder, problem)) return std::string();
-        if (or_folder && !detail::is_named_like_image(name) && !name.ends_with(".safetensors")) return std::string();
-        return "there is no folder " + detail::quote(folder.string());
+        const bool file = !or_folder || detail::is_named_like_image(name) || name.ends_with(".safetensors");
+        if (name.empty() || name == "-" || (or_folder && (!file || fs::is_directory(name, problem))))
+          return std::string();
+        if (!folder.empty() && !fs::is_directory(folder, problem))
+          return "there is no folder " + detail::quote(folder.string());
+        if (fs::exists(name, problem) && fs::is_other(name, problem))
+          return std::string();  // whose reader would notice
+        try {
+          const detail::AtomicFile tried(name);
+          return std::string();
+        } catch (const Error& error) {
+          return std::string(error.what());
+        }
       },
       "", mark));
 }

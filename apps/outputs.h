@@ -8,8 +8,8 @@
 
 namespace lamina::app {
 
-/// Marks an option whose value names a file that the command writes; "-" is stdout. Its folder has to be there before
-/// the work begins; where the value may also be a folder, which the command makes, that is asked of names of files.
+/// Marks an option whose value names a file that the command writes; "-" is stdout. That the file can be written is
+/// asked before the work begins; where the value may also be a folder, which the command makes, of names of files.
 /// Returns the option.
 CLI::Option* writes(CLI::Option* option, bool or_folder = false);
 

@@ -115,7 +115,7 @@ void add_bench(CLI::App& app) {
   command->add_option("--device", options->device, "where to run")->check(device_syntax());
   command->add_option("--precision", options->precisions, "arithmetic; on the CPU fp32, and bf16 channels last")
       ->delimiter(',')
-      ->check(accepted_by([](std::string_view text) { (void)parse_precision(text); }, "fp32|tf32|fp16|bf16"));
+      ->check(precision_name());
   command->add_option("--algorithm", options->algorithms, "docs/inside/kernels.md explains them")
       ->delimiter(',')
       ->transform(algorithm_name({"all", "auto"}));

@@ -23,13 +23,6 @@ struct ConvertOptions {
   InputOptions inputs;
 };
 
-DType float_type(std::string_view text) {
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-    if (text == name(dtype)) return dtype;
-  }
-  throw Error(fmt::format("dtype: expected f32, f16 or bf16, got \"{}\"", text));
-}
-
 /// Throws Error if a finite number became infinite.
 void require_in_range(const std::string& name, const Tensor& before, const Tensor& after) {
   const Tensor a = before.to(DType::f64), b = after.to(DType::f64);
@@ -83,7 +76,7 @@ void convert(const ConvertOptions& options) {
   if (!options.dtype.empty() && onnx) {
     throw Error("--dtype: the tensors of an .onnx model have the types that its ops compute with, and keep them");
   }
-  if (!options.dtype.empty()) weights = converted(weights, float_type(options.dtype));
+  if (!options.dtype.empty()) weights = converted(weights, *find_dtype(options.dtype));
   weights.save(options.out);
   fmt::print("wrote {}: {} {}{}\n", options.out, weights.size(), weights.size() == 1 ? "tensor" : "tensors",
              weights.metadata().contains("lamina.graph") ? " and the graph that uses them" : "");
@@ -113,8 +106,7 @@ void add_convert(CLI::App& app) {
   add_open_to(*command, options->open);
   options->inputs.add_to(*command);
   options->preprocess.add_to(*command, size_help);
-  command->add_option("--dtype", options->dtype, "store floats as")
-      ->check(accepted_by([](std::string_view text) { (void)float_type(text); }, "f32|f16|bf16"));
+  command->add_option("--dtype", options->dtype, "store floats as")->check(one_of({"f32", "f16", "bf16"}));
   command->footer(
       "Without --arch the file holds the tensors alone, or the model that the input is.\n"
       "Examples:\n"

@@ -152,7 +152,7 @@ void FeatureExtractor::draw_window(const Seen& seen, FeatureOutcome& outcome) co
       explain(layer_, seen.input, seen.maps, across * seen.crop.width, down * seen.crop.height, options_.filter);
   outcome.text += fmt::format(
       "  at {},{} filter {} gives {} (row {}, column {} of its map): the {} × {} pixels of the window times the filter "
-      "add up to {:.4g}, the filter always {} {:.4g}{}\n",
+      "add up to {:.7g}, the filter always {} {:.7g}{}\n",
       x, y, sum.filter, sum.value, sum.row, sum.column, sum.kernel.height, sum.kernel.width, sum.sum,
       sum.bias < 0 ? "takes off" : "adds", std::abs(sum.bias), layer_.normalised ? ", then it is normalised" : "");
   outcome.json["window"] = {{"x", x},

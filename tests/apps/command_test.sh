@@ -40,7 +40,7 @@ expect 2 '\(lamina bench conv2d --help' bench conv2d --size none
 expect 2 'required' run --model "$model"
 expect 2 'lamina: --precision: expected one of fp32, tf32, fp16, bf16; got "fp8"' features "$photo" --model "$model" --precision fp8
 expect 2 'algorithm' features "$photo" --model "$model" --algorithm fastest
-expect 2 'device' features "$photo" --model "$model" --device tpu
+expect 2 'device: expected .*got "tpu" \(' features "$photo" --model "$model" --device tpu
 expect 2 'got "cpu,cpu"' features "$photo" --model "$model" --device cpu,cpu
 expect 2 'several with commas between, or cuda:all, got "cpu,tpu"' classify "$photo" --model "$model" --device cpu,tpu
 expect 2 'threads' features "$photo" --model "$model" --threads -3

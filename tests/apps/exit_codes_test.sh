@@ -5,6 +5,7 @@
 digits=$source/weights/digits.safetensors
 digit=$source/weights/digits/7.png
 echo text >garbage
+mkdir folder.safetensors
 
 # A row: the code, words of the message, and the arguments; one word each.
 while read -r code words arguments; do
@@ -23,6 +24,21 @@ done <<'ROWS'
 2 expected_auto classify PHOTO --model digits --device gpu
 2 named_twice classify PHOTO --model digits --device cpu,cpu
 2 there_is_no_folder run --model digits --input PHOTO --out nowhere/x.safetensors
+2 did_you_mean_fp16\? classify PHOTO --model digits --precision FP16
+2 did_you_mean_fp16\? verify --model digits --against half
+2 did_you_mean_fp32\? classify PHOTO --model digits --precision f32
+2 did_you_mean_f16\? classify PHOTO --model digits --linear-weights fp16
+2 did_you_mean_f16\? convert digits x.safetensors --dtype FLOAT16
+2 did_you_mean_cuda\? classify PHOTO --model digits --device gpu
+2 did_you_mean_cuda:1\? classify PHOTO --model digits --device GPU:1
+2 another_than_--against,_which_is_fp32_too verify --model digits --against fp32 --precision fp32 --device cpu
+2 cannot_write run --model digits --input PHOTO --out /proc/x.safetensors
+2 cannot_write quantize digits PHOTO --out /proc/x.onnx
+2 cannot_write convert digits /proc/x.safetensors
+2 cannot_write classify PHOTO --model digits --json /proc/x.json
+2 cannot_write detect PHOTO --model digits --coco /proc/x.json
+2 cannot_write features PHOTO --out /proc/x.png
+2 Is_a_directory run --model digits --input PHOTO --out folder.safetensors
 2 ends_in_.safetensors run --model digits --input PHOTO --out x.npy
 2 ends_in_.safetensors convert digits x.npy
 2 .safetensors_or_.onnx quantize digits PHOTO --out x.npy
@@ -59,6 +75,7 @@ done <<'ROWS'
 1 cannot_make_the_folder features PHOTO --out garbage/pictures
 1 cannot_listen serve --model digits --host 999.1.1.1 --port 0
 1 FAIL verify --model digits --against fp32 --device cpu --atol 0 --rtol 0
+1 diverge_is_classifier.6_.fp32 verify --model digits --against bf16 --device cpu --atol 0 --rtol 0
 # and what is well
 0 lamina --version
 0 classify classify --help
