@@ -124,6 +124,7 @@ def other_photographs(page, link, place):
     page.expect("$('best').querySelectorAll('button').length > 2", "its most excited places")
     total, value = browser.run("(p => [p.sum + p.bias, Number($('number').dataset.value)])(productsAt(5, state.place))")
     assert abs(total - value) < 1e-4 * max(1, abs(value)), f"the parts add up to {total}, the map has {value}"
+    page.expect("two([...$('parts').querySelectorAll('[role=group] > *')].reduce((sum, part) => sum + Number(part.textContent.split(': ')[1].replace('−', '-')), 0)) === two(productsAt(5, state.place).sum)", "what is shown of the parts adds up")
     browser.run("$('parts').querySelectorAll('button')[2].click()")
     page.expect("$('parts').querySelectorAll('button')[2].getAttribute('aria-pressed') === 'true'", "another part")
     page.expect("$('explain').querySelector('b').textContent === 'Map ' + state.via", "the part that was chosen")

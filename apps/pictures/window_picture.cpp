@@ -10,6 +10,7 @@
 #include "lamina/graph/photographs.h"
 #include "pictures/maps.h"
 #include "pictures/style.h"
+#include "words.h"
 
 namespace lamina::app {
 namespace {
@@ -83,10 +84,11 @@ int draw_words(Canvas& canvas, int x, int y, const std::string& words, int width
   return y;
 }
 
-/// "the filter always adds 0.12".
+/// "the filter always adds 0.12": as far as what is shown of the sum is from what is shown of both, so that it adds up.
 std::string bias_of(const WindowSum& w) {
-  return detail::concat("the filter always ", w.bias < 0 ? "takes off " : "adds ",
-                        text_of(std::abs(static_cast<double>(w.bias))));
+  const auto shown = [](double value) { return number_in<double>(text_of(value)).value_or(value); };
+  const double bias = shown(w.sum + static_cast<double>(w.bias)) - shown(w.sum);
+  return detail::concat("the filter always ", w.bias < 0 ? "takes off " : "adds ", text_of(std::abs(bias)));
 }
 
 std::string in_words(const WindowSum& w, const ShownLayer& layer, float best) {

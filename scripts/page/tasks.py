@@ -44,7 +44,7 @@ def segmenter(browser, lamina, out, axe):
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.flush()
-        with served(lamina, PAGE, "--model", file.name) as address:
+        with served(lamina, PAGE, "--model", file.name, "--model", ROOT / "tests/golden/nonzero.onnx") as address:
             page = Page(browser, lamina, address, out, axe)
             browser.call("Page.navigate", url=address + "#photo=rocket")
             browser.wait("typeof state !== 'undefined' && document.body.dataset.ready && $('found') && !$('found').hidden")
@@ -54,4 +54,5 @@ def segmenter(browser, lamina, out, axe):
             plain = browser.run("(c => { c.width = 720; c.height = 480; c.getContext('2d').drawImage(state.photos[0].bitmap, 0, 0, 720, 480); "
                                 "return [...c.getContext('2d').getImageData(5, 5, 1, 1).data]; })(document.createElement('canvas'))")
             assert drawn != plain, f"a corner of the photograph has no colour of a class: {drawn}"
+            page.expect("$('without').textContent.startsWith('Not shown here: nonzero. No photographs go in')", "what the page has nothing of")
             page.for_everybody("segmenter")

@@ -178,7 +178,7 @@ function fillLayers(layer) {
 // What the address and Back ask for, as far as it is there; otherwise the cat.
 async function open(first) {
   const wanted = fromAddress(), usable = [...$("model").options].map(o => o.value);
-  if (!usable.length) return say(withoutPage(), true);
+  if (!usable.length) return say("None of the models that are served can be shown here.", true);
   $("model").value = usable.includes(wanted.model) ? wanted.model : usable[0];
   fillLayers(wanted.layer);
   const set = album[history.state?.set], examples = [...$("examples").children].map(b => b.dataset.photo);
@@ -198,9 +198,10 @@ async function start() {
     }
   }
   say("");
-  const shown = state.models.filter(m => m.answers || (m.photographs && m.layers.length));
+  const isShown = m => m.answers || (m.photographs && m.layers.length), shown = state.models.filter(isShown);
   $("model").replaceChildren(...shown.map(m => { const o = element("option", m.name); o.value = m.name; return o; }));
   $("which").hidden = shown.length < 2;
+  $("without").textContent = notShown(state.models.filter(m => !isShown(m)));
   listen();
   await open(true);
 }

@@ -94,12 +94,12 @@ function drawThings(g, { detections, bones = [] }, scale, unit) {
     if (close) g.closePath();
     g.stroke();
   };
-  const things = [...detections].reverse();  // the best on top
+  const things = [...detections].reverse(), pen = (things.length > 40 ? 1 : 3) * unit;  // the best on top
   g.lineJoin = g.lineCap = "round";
   for (const thing of things) {
     const [left, top, right, bottom] = thing.box, c = thing.corners || [left, top, right, top, right, bottom, left, bottom];
     g.strokeStyle = g.fillStyle = thing.color;
-    g.lineWidth = 3 * unit;
+    g.lineWidth = pen;
     line([0, 2, 4, 6].map(i => [c[i], c[i + 1]]), true);
     const points = thing.points || [], seen = p => p && p[2] >= 0.5;
     for (const [from, to] of bones) if (seen(points[from]) && seen(points[to])) line([points[from], points[to]]);
@@ -109,7 +109,7 @@ function drawThings(g, { detections, bones = [] }, scale, unit) {
       g.fill();
       g.lineWidth = unit; g.strokeStyle = "#111";
       g.stroke();
-      g.lineWidth = 3 * unit; g.strokeStyle = thing.color;
+      g.lineWidth = pen; g.strokeStyle = thing.color;
     }
   }
   g.font = `600 ${13 * unit}px system-ui, sans-serif`;
@@ -121,7 +121,7 @@ function drawThings(g, { detections, bones = [] }, scale, unit) {
     const [left, top, , bottom] = thing.box.map(v => v * scale), x = Math.max(0, Math.min(left - 1.5 * unit, width - wide));
     const free = y => y >= 0 && y + high <= height && !labels.some(l => l.x < x + wide && x < l.x + l.wide && l.y < y + high && y < l.y + high);
     const y = [top - high - 1.5 * unit, Math.max(0, top), bottom + 1.5 * unit, bottom - high, top + high, top + 2 * high].find(free);
-    if (y === undefined || (labels.length >= 8 && room < wide * high)) continue;
+    if (y === undefined || (labels.length && room < wide * high)) continue;
     room -= wide * high;
     labels.push({ x, y, wide, high });
     g.fillStyle = thing.color;
@@ -241,6 +241,6 @@ async function answer() {
   await markPhotos();
 }
 
-// Of models that this page shows nothing of: what answers for them.
-const withoutPage = () => `None of the models that are served (${state.models.map(m => m.name).join(", ")}) can be shown here: they do not ` +
-  "say how a photograph becomes their input, which --preprocess of lamina serve does. Tensors go to /v2/models/MODEL/infer.";
+// Of models that this page shows nothing of: why, and what answers for them.
+const notShown = models => !models.length ? "" : `Not shown here: ${models.map(m => m.name).join(", ")}. ` + (models.some(m => m.photographs) ? "" :
+  "No photographs go in, or --preprocess of lamina serve has to say how. ") + "Tensors go to /v2/models/MODEL/infer.";

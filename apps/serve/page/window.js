@@ -94,6 +94,12 @@ function exactly(value) {
 
 const two = value => value.toFixed(Math.abs(value) >= 100 ? 0 : 2).replace(/^-(?=.*[1-9])/, "−").replace("-", "");
 
+// Rounded numbers, and the rest of the whole: it takes what rounding loses, so that what is shown adds up.
+function addingUp(whole, parts) {
+  const number = text => Number(text.replace("−", "-")), shown = parts.map(two);
+  return [...shown, two(shown.reduce((rest, text) => rest - number(text), number(two(whole))))];
+}
+
 // `edge`: a part of what fits is the end of the photograph, which is in no photograph.
 function wordsFor(value, best, edge) {
   const words = state.colours ? ["It fits very well here.", "It fits somewhat.", "It hardly fits.", "It does not fit here."]
@@ -142,7 +148,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
     $("exact").textContent = below ? "A pixel counts from the average, so dark is below zero. Dark times dark adds, too: minus times minus is plus." : "";
     return;
   }
-  const whole = two(sum), extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, minus ${two(-bias)} that this filter always takes off` : `, and ${two(bias)} that this filter always adds`;
+  const whole = two(sum), added = addingUp(sum + bias, [sum])[1], extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, minus ${added.slice(1)}, which the filter learned to take off everywhere` : `, and ${added}, which the filter learned to add everywhere`;
   if (made.then && !/relu/i.test(made.then)) {
     $("words").textContent += ` The sum is ${whole}${extra}, and ${made.then} makes ${two(value)} of it.`;
   } else if (value === 0 && sum + bias < 0) {
@@ -191,26 +197,28 @@ function showParts(windows, kh, kw) {
   drawWindow($("pixels"), chosen, kw, kh);
   drawProducts($("pattern"), chosen.weights, kw, kh, filters.data.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
   drawProducts($("products"), chosen.products, kw, kh, Math.max(...chosen.products.map(Math.abs)));
-  captions(["Map " + chosen.map, `of ${made.from}: ${kh} × ${kw} of its numbers`], ["The weights", `that filter ${state.shown} has for it`],
+  captions(["Map " + chosen.map, `of ${made.from}: ${kh} × ${kw} of its numbers`], ["The weights", `that filter ${state.shown} learned for it`],
     ["Number times number", `together ${two(chosen.sum)}; blue: below zero`]);
-  const shown = order.slice(0, 6), rest = order.slice(6).reduce((sum, w) => sum + w.sum, 0);
+  const shown = order.slice(0, 6);
   if (!shown.includes(chosen)) shown.push(chosen);
+  const others = order.length - shown.length, sums = addingUp(order.reduce((sum, w) => sum + w.sum, 0), shown.slice(0, others ? undefined : -1).map(w => w.sum));
+  const signed = text => (/^[−0]/.test(text) && Number(text.replace("−", "-")) <= 0 ? "" : "+") + text;
   $("parts").querySelector("span").textContent = windows.length > 1 ? `Each of the ${windows.length} maps before it gives a part. The largest:` : "It has one map before it.";
-  $("parts").querySelector("div").replaceChildren(...shown.map(part => {
-    const button = element("button", `${part.map}: ${part.sum > 0 ? "+" : ""}${two(part.sum)}`);
+  $("parts").querySelector("div").replaceChildren(...shown.map((part, i) => {
+    const button = element("button", `${part.map}: ${signed(sums[i])}`);
     button.type = "button";
-    button.setAttribute("aria-label", `Map ${part.map} gives ${two(part.sum)}`);
+    button.setAttribute("aria-label", `Map ${part.map} gives ${sums[i]}`);
     button.setAttribute("aria-pressed", part === chosen);
     button.dataset.via = part.map;
     return button;
-  }), ...(order.length > 6 ? [element("span", `the other ${order.length - 6}: ${rest > 0 ? "+" : ""}${two(rest)}`)] : []));
+  }), ...(others ? [element("span", `the other ${others}: ${signed(sums[shown.length])}`)] : []));
 }
 
 // A pooling layer keeps the largest number of a window of the same map, or their mean.
 function showPooled({ kh, kw, windows: [window] }, made) {
   drawWindow($("pixels"), window, kw, kh);
   captions(["Map " + window.map, `of ${made.from}: ${kh} × ${kw} of its numbers`]);
-  $("words").textContent = `It is the ${made.how === "max" ? "largest" : "mean"} of these: ${[...window.values].filter((_, p) => window.inside[p]).slice(0, 16).map(two).join(", ")}${kh * kw > 16 ? " and more" : ""}.`;
+  $("words").textContent = `It is the ${made.how === "max" ? "largest" : "mean"} of these: ${[...window.values].filter((_, p) => window.inside[p]).slice(0, 16).map(two).join(", ")}${kh * kw > 16 ? " and more" : ""}. Nothing of it was learned.`;
 }
 
 function showText() {
@@ -226,7 +234,7 @@ function showText() {
   $("about").textContent = `${state.colours ? "Filter" : "Map"} ${index}: ${below ? "orange" : "bright"} where ${state.colours ? "the pattern fits" : "it is excited"} ` +
     `(${Math.round(100 * some / values.length)} % of ${h} × ${w} places)${below ? ", blue where it is below zero" : ""}`;
   $("map").setAttribute("aria-label", `The map of ${name}`);
-  if (state.colours || !state.layer.made) captions(["The window", `${size[0]} × ${size[1]} pixels of the photograph`], ["The pattern", name], ["Pixel times pixel", "orange: alike, blue: opposite"]);
+  if (state.colours || !state.layer.made) captions(["The window", `${size[0]} × ${size[1]} pixels of the photograph`], ["The pattern", `${name}, learned from many photographs`], ["Pixel times pixel", "orange: alike, blue: opposite"]);
   // The brightest places, none beside another.
   const apart = Math.max(1, Math.round(Math.min(h, w) / 12)), taken = [];
   const order = [...values.keys()].filter(i => values[i] > 0).sort((a, b) => values[b] - values[a]);
