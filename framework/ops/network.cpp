@@ -5,6 +5,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/module/checks.h"
+#include "lamina/module/layer.h"
 #include "lamina/module/run_once.h"
 #include "lamina/ops/counts.h"
 
