@@ -1,5 +1,7 @@
 #include "lamina/base/error.h"
 
+#include <cxxabi.h>
+
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -61,6 +63,12 @@ void rethrow_at(const std::string& name) {
     fail(ErrorKind::out_of_memory, name, ": out of memory");
   } catch (const std::exception& error) {
     std::throw_with_nested(Error(printable(concat(name, ": ", error.what()), LineEnds::kept), ErrorKind::failed));
+#ifdef __GLIBCXX__
+  } catch (const abi::__forced_unwind&) {  // the thread is cancelled
+    throw;
+#endif
+  } catch (...) {
+    std::throw_with_nested(Error(name + ": threw what is no std::exception", ErrorKind::failed));
   }
 }
 

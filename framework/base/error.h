@@ -105,7 +105,7 @@ template <class F>
 auto at_node(const std::string& name, const F& f) {
   try {
     return f();
-  } catch (const std::exception&) {
+  } catch (...) {
     rethrow_at(name);
   }
 }

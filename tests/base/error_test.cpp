@@ -48,6 +48,8 @@ std::string at_nodes(const Thrown& thrown) {
       return said;
     } catch (const std::exception& kept) {
       return detail::concat(said, " <- ", kept.what());
+    } catch (int kept) {
+      return detail::concat(said, " <- ", kept);
     }
   }
   return "no Error";
@@ -59,6 +61,7 @@ TEST(AtNode, NamesWhatIsThrownAndKeepsItsKind) {
   EXPECT_EQ(at_nodes(std::bad_alloc()), "2 outer: inner: out of memory");
   EXPECT_EQ(at_nodes(std::out_of_range("at\x1b(7)")), "7 outer: inner: at\\x1b(7) <- at\x1b(7)");
   const auto stop = [] { throw Stopped("run: stopped"); };
+  EXPECT_EQ(at_nodes(7), "7 outer: inner: threw what is no std::exception <- 7");
   EXPECT_THROW(detail::at_node("node", stop), Stopped);
   const auto ask = [] { throw UnboundInputs("unknown", {"x"}); };
   EXPECT_THROW(detail::at_node("node", ask), UnboundInputs);
