@@ -201,7 +201,9 @@ check 'detect and segment offer no networks that they refuse' test -z "$({ "$lam
 expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
 expect 2 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow
-expect 2 '--classes: the model.s are 0 to 2, got "3"' detect photo.png --model "$golden/raw.onnx" --classes 3
+for named in raw bare; do
+  expect 2 '--classes: the model.s are 0 to 2, got "3"' detect photo.png --model "$golden/$named.onnx" --classes 3
+done
 expect 1 'digits.safetensors: expected outputs of a detector.*scores of a classifier' detect photo.png --model "$source/weights/digits.safetensors"
 expect 2 'expected --model FILE: .*yolo export model=yolo11n.pt format=onnx' detect photo.png
 expect 2 '--size: expected 64 x 96, as the model.s input .* says, got 1024' detect photo.png --model "$golden/raw.onnx" --size 1024

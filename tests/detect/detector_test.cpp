@@ -92,7 +92,11 @@ TEST(Detect, ObjectnessIsAFactorOfAllScores) { expect_things(detect("objectness"
 TEST(Detect, WithoutMetadataTheShapesTell) {
   const Detector detector(load_model(golden + "bare.onnx"));
   EXPECT_EQ(detector.task(), "detect");
+  EXPECT_EQ(detector.names(), (std::vector<std::string>{"class 0", "class 1", "class 2"}));
   EXPECT_EQ(detector.name(2), "class 2");
+  const Image photo = picture("photo");
+  for (const int label : {3, 1000, -1})
+    expect_error([&] { (void)detector.detect(photo, {.classes = {label}}); }, {"classes: the model's are 0 to 2"});
   expect_things(detector.detect(picture("photo")), "raw");
 }
 
