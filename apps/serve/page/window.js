@@ -148,7 +148,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
     $("exact").textContent = below ? "A pixel counts from the average, so dark is below zero. Dark times dark adds, too: minus times minus is plus." : "";
     return;
   }
-  const whole = two(sum), added = addingUp(sum + bias, [sum])[1], extra = Math.abs(bias) < 0.005 ? "" : bias < 0 ? `, minus ${added.slice(1)}, which the filter learned to take off everywhere` : `, and ${added}, which the filter learned to add everywhere`;
+  const whole = two(sum), added = addingUp(sum + bias, [sum])[1], extra = Number(added) === 0 ? "" : added[0] === "−" ? `, minus ${added.slice(1)}, which the filter learned to take off everywhere` : `, and ${added}, which the filter learned to add everywhere`;
   if (made.then && !/relu/i.test(made.then)) {
     $("words").textContent += ` The sum is ${whole}${extra}, and ${made.then} makes ${two(value)} of it.`;
   } else if (value === 0 && sum + bias < 0) {
