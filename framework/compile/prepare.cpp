@@ -44,45 +44,18 @@ void use(Compilation& c, int value, std::size_t step, int slot) {
   c.plan->buffers[c.buffer_of(value)].uses.push_back({step, slot, v.shape, v.format.dtype, Program::slice_offset(v)});
 }
 
-/// A step with so little to do that the way to the GPU takes longer, where its operands are on the host.
-bool is_small(const PreparedViews& views) {
-  constexpr std::size_t most_read = 64 << 10, most_written = 4 << 10;
-  const auto within = [](std::span<const View> some, std::size_t most) {
-    return std::ranges::all_of(some, [&](const View& view) { return bytes_of(view.shape, view.format) <= most; });
-  };
-  return within(views.inputs, most_read) && within(views.outputs, most_written);
-}
-
-/// Null: it runs on the device.
-std::unique_ptr<Operator> prepare_on_host(const Compilation& c, const Operation& op, const PreparedViews& views,
-                                          LeftOnHost& left) {
-  std::vector<Tensor> known;
-  bool all_known = true, some_left = false;
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const Tensor& constant = c.program.value(op.inputs[i]).constant;
-    const Tensor found = left.find(c.buffer_of(op.inputs[i]), views.inputs[i]);
-    known.push_back(constant.defined() ? constant : found);
-    all_known &= known[i].defined(), some_left |= found.defined();
-  }
-  std::unique_ptr<OnHost> step =
-      on_host(*op.module, views.preparation, known, all_known && some_left && is_small(views));
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (step == nullptr || !known[i].defined()) left.read(c.buffer_of(op.inputs[i]));
-  }
-  if (step != nullptr) left.add(*step, all_known);
-  std::size_t result = 0;
-  for (const int output : {op.output, op.second_output}) {
-    if (output == none) continue;
-    step == nullptr ? left.written(c.buffer_of(output)) : left.given(c.buffer_of(output), *step, result++);
-  }
-  return step;
+std::unique_ptr<Operator> prepare_step(const Compilation& c, const Operation& op, const PreparedViews& views) {
+  std::vector<Tensor> constants;
+  for (const int input : op.inputs) constants.push_back(c.program.value(input).constant);
+  if (auto prepared = on_host(*op.module, views.preparation, constants)) return prepared;
+  if (auto prepared = op.module->prepare(views.preparation)) return prepared;
+  fail(op.module->op(), ": expected an operator of its prepare, got null");
 }
 
 }  // namespace
 
 void prepare_steps(Compilation& c) {
   Plan::Impl* const plan = c.plan.get();
-  LeftOnHost left;
   (void)c.constants.bytes_of_step();  // of what is in use without a step
   for (Operation& op : c.program.operations) {
     if (op.view) continue;
@@ -97,11 +70,7 @@ void prepare_steps(Compilation& c) {
     step.output_buffer = c.buffer_of(op.output);
     std::vector<Shape> shapes;
     for (const View& input : views.inputs) shapes.push_back(input.shape);
-    step.op = at_node(op.name, [&] {
-      if (auto prepared = prepare_on_host(c, op, views, left)) return prepared;
-      if (auto prepared = op.module->prepare(views.preparation)) return prepared;
-      fail(op.module->op(), ": expected an operator of its prepare, got null");
-    });
+    step.op = at_node(op.name, [&] { return prepare_step(c, op, views); });
     if (c.texts != nullptr) note_texts(*c.texts, op.name);
     step.inputs.resize(shapes.size());
     step.flops = op.module->flops(shapes);
@@ -126,9 +95,6 @@ void prepare_steps(Compilation& c) {
   if (plan->counter_bytes > 0) {
     plan->memory.workspace = round_up<std::size_t>(plan->memory.workspace, sizeof(std::int64_t)) + plan->counter_bytes;
   }
-  for (const int output : c.program.outputs) left.read(c.buffer_of(output));
-  for (const auto& [name, value] : c.program.kept) left.read(c.buffer_of(value));
-  left.settle();
   for (const Plan::Impl::Step& step : plan->steps) at_node(step.name, [&] { step.op->wait(); });
   plan->constants = c.constants.in_use();
   for (const auto& bytes : plan->constants) plan->memory.parameters += *bytes;

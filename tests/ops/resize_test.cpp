@@ -33,6 +33,7 @@ TEST(ResizeOps, WhereElementsLie) {
   expect_all(resized(how("linear", "align_corners"), x, {}, sizes({7})), {0, 0.5, 1, 1.5, 2, 2.5, 3});
   expect_all(resized(how("linear", "asymmetric"), x, scales({2})), {0, 0.5, 1, 1.5, 2, 2.5, 3, 3});
   expect_all(resized(how("linear", "pytorch_half_pixel"), x, {}, sizes({1})), {0});
+  expect_all(resized(how("cubic", "pytorch_half_pixel"), x, scales({0.3F})), {0});  // one of 1.2
   expect_all(resized(how("linear"), x, {}, sizes({1})), {1.5});
   expect_all(resized(how("linear", "half_pixel_symmetric"), x, scales({0.6F})), {2.0 / 3, 7.0 / 3});
 }

@@ -98,6 +98,20 @@ TEST(CountsAlong, AreOperandsOfWhatGoesAlongThem) {
   }
 }
 
+TEST(CountsAlong, AnAxisThatReshapeKeepsStaysThatAxis) {
+  const auto rows = [](Positives& p, std::size_t count) {
+    const Value row = p.add("Unsqueeze", {p.kept, p.list({0})});
+    return p.add("Concat", std::vector<Value>(count, row), {{"axis", flag_off}});
+  };
+  {
+    Positives p;
+    p.expect(p.add("Reshape", {rows(p, 4), p.list({4, 0, 1})}), numbers({5, 3, 5, 3, 5, 3, 5, 3}, {4, 2, 1}), {});
+  }
+  Positives p;
+  const Value turned = p.add("Reshape", {rows(p, 12), p.list({2, 0, -1})});  // [2, 6, 6], where all are there
+  EXPECT_NE(p.refusal(turned).find("would be another axis"), std::string::npos);
+}
+
 TEST(CountsAlong, AreWhatTopKAndPartsAreTakenOf) {
   {
     Positives p;  // as many of the smallest as there are, 3 at most

@@ -25,8 +25,8 @@ __device__ inline Found sum_counts(const std::int64_t* counts) {
 /// The number in front, and zeros behind what was found.
 __device__ inline void end_list(std::int64_t* list, std::int64_t found, std::int64_t width, std::int64_t room) {
   if (blockIdx.x == 0 && threadIdx.x == 0) list[0] = found;
-  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t i = found * width + std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < room; i += step) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x, end = min(found, room / width) * width;
+  for (std::int64_t i = end + std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < room; i += step) {
     list[1 + i] = 0;
   }
 }

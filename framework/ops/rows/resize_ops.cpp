@@ -87,7 +87,7 @@ std::vector<double> coordinates(Expansion& e, const std::string& mode, const Sid
     if (mode == "half_pixel") {
       result.push_back((x + 0.5) / scale - 0.5);
     } else if (mode == "pytorch_half_pixel") {
-      result.push_back(out == 1 ? -0.5 : (x + 0.5) / scale - 0.5);
+      result.push_back(side.out == 1 ? 0 : (x + 0.5) / scale - 0.5);
     } else if (mode == "half_pixel_symmetric") {
       const double adjustment = static_cast<double>(side.out) / out;
       result.push_back(in / 2 * (1 - adjustment) + (x + 0.5) / scale - 0.5);

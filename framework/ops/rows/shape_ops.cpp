@@ -23,12 +23,14 @@ int reshape(Expansion& e) {
   const Expansion::Sizes given = e.sizes(1);
   Extents to = given.most;
   std::int64_t known = 1;
+  std::vector<bool> kept(to.size(), false);
   auto rest = to.end();
   for (auto extent = to.begin(); extent != to.end(); ++extent) {
     if (*extent == 0 && !zero_is_zero) {
       const auto place = extent - to.begin();
       if (place >= e.rank(x)) e.refuse("there is no extent ", place, " in input ", from, " to keep");
       *extent = from[static_cast<int>(place)];
+      kept[static_cast<std::size_t>(place)] = true;
     }
     if (*extent == -1) {
       if (rest != to.end()) e.refuse("expected one -1 at most");
@@ -46,10 +48,12 @@ int reshape(Expansion& e) {
   if (to_shape(to).numel() != from.numel()) e.refuse("cannot read ", from, " as ", to_shape(to));
   int result = e.reshape(x, to_shape(to));
   for (std::size_t i = 0; i < to.size(); ++i) {  // an extent that is said is one that a run must have
-    const int d = static_cast<int>(i), count = e.count_of(result, d);
+    const int d = static_cast<int>(i), count = e.count_of(result, d), before = kept[i] ? e.count_of(x, d) : -1;
+    if (before >= 0 && count != before)
+      e.refuse("axis ", d, " of the input has a count, which only a run knows, and would be another axis");
     if (given.made[i] >= 0) {
       result = e.sized(result, d, given.made[i]);
-    } else if (count >= 0 && given.most[i] > 0) {
+    } else if (count >= 0 && (given.most[i] > 0 || (kept[i] && before < 0))) {
       result = e.counted(result, d, e.check(count, {.expected = to[i]}));
     }
   }

@@ -44,7 +44,8 @@ def suppress(g):
     g.needs(13)
     batch, classes, boxes = g.r.randint(1, 2), g.r.randint(1, 3), g.r.randint(1, 12)
     place = given(g, [batch, boxes, 4])
-    operands = [place, given(g, [batch, classes, boxes]), g.constant([g.r.choice([0, 1, 3, 20])])]
+    scores = g.hold(np.nan_to_num(g.array((batch, classes, boxes)), nan=1.0), False)  # NaN is no score here, docs/inside/ops.md
+    operands = [place, scores, g.constant([g.r.choice([0, 1, 3, 20])])]
     operands += [g.hold(np.asarray([g.r.choice([0.0, 0.3, 0.5, 1.0])], F32))] if g.maybe(0.8) else []
     operands += [g.hold(np.asarray([g.r.choice([-1.0, 0.0, 0.5, 9.0])], F32))] if len(operands) > 3 and g.maybe(0.7) else []
     nodes = [g.node("NonMaxSuppression", operands, center_point_box=g.r.randrange(2))]
