@@ -16,6 +16,11 @@ using namespace cuda;
 using namespace tables;
 
 template <class Problem>
+bool keeps_format(const Problem&, const Preparation& p) {
+  return p.keeps_format();
+}
+
+template <class Problem>
 bool any_format(const Problem&, const Preparation&) {
   return true;
 }
@@ -40,8 +45,7 @@ constexpr Kernel<AffineProblem> affine[] = {
     {"codes", takes_affine_of_codes, prepare_affine_of_codes, nullptr, reads::slices | reads::codes},
     plain_row<AffineProblem>};
 constexpr Kernel<SoftmaxProblem> softmax[] = {map_row<SoftmaxProblem>, plain_row<SoftmaxProblem>};
-constexpr Kernel<LocalResponseProblem> local_response[] = {map_row<LocalResponseProblem>,
-                                                           plain_row<LocalResponseProblem>};
+constexpr Kernel<LocalResponseProblem> local_response[] = {{"threads", keeps_format, prepare_local_response}};
 constexpr Kernel<PoolProblem> pool[] = {
     map_row<PoolProblem>,
     {"windows", takes_pool, prepare_pool, nullptr, reads::slices},

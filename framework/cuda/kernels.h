@@ -8,6 +8,8 @@
 /// enqueued on `stream`; they throw Error for other types.
 namespace lamina::cuda {
 
+Prepare<LocalResponseProblem> prepare_local_response;
+
 /// May turn the layout on its way.
 Takes<PoolProblem> takes_pool;
 Prepare<PoolProblem> prepare_pool;

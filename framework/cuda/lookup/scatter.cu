@@ -53,7 +53,7 @@ struct Lines {
   std::int64_t index_step = 1, update_step = 1, data_step = 1;  // from one update to the next, from place to place
 };
 
-template <class T>
+template <bool none, class T>
 __global__ void __launch_bounds__(threads)
     scatter_kernel(const Indices indices, const T* __restrict__ updates, T* output, ScatterReduction reduction,
                    const Lines lines, const __grid_constant__ IndexExtents e) {
@@ -83,7 +83,11 @@ __global__ void __launch_bounds__(threads)
       if (place < 0 || (place & (lines.parts - 1)) != part) continue;
       T& to = output[data_at + place * lines.data_step];
       const T update = updates[update_at + u * lines.update_step];
-      to = reduction == ScatterReduction::none ? update : reduce(reduction, to, update);
+      if constexpr (none) {
+        to = update;
+      } else {
+        to = reduce(reduction, to, update);
+      }
     }
   }
 }
@@ -210,6 +214,13 @@ template <class T>
 using DeviceType = std::conditional_t<std::is_same_v<T, half>, __half,
                                       std::conditional_t<std::is_same_v<T, bfloat16>, __nv_bfloat16, T>>;
 
+template <class T>
+struct Bits {
+  using Type = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+};
+
 }  // namespace
 
 std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const Preparation& p) {
@@ -229,9 +240,15 @@ std::unique_ptr<Operator> prepare_scatter(const ScatterProblem& problem, const P
                           const Indices at(indices.dtype(), indices.raw(), execution.fault);
                           if (last.used) return put_last(last, at, updates, output, e, execution);
                           detail::visit(data.dtype(), [&]<class Stored>(std::type_identity<Stored>) {
-                            using T = DeviceType<Stored>;
-                            launch_kernel(scatter_kernel<T>, threads_for(lines.count * lines.parts, threads), stream,
-                                          at, elements<T>(updates), elements<T>(output), reduction, lines, e);
+                            const auto run = [&]<bool none, class T>(std::bool_constant<none>, T*) {
+                              launch_kernel(scatter_kernel<none, T>, threads_for(lines.count * lines.parts, threads),
+                                            stream, at, elements<T>(updates), elements<T>(output), reduction, lines, e);
+                            };
+                            if (reduction == ScatterReduction::none) {
+                              run(std::true_type(), static_cast<typename Bits<Stored>::Type*>(nullptr));
+                            } else {
+                              run(std::false_type(), static_cast<DeviceType<Stored>*>(nullptr));
+                            }
                           });
                         });
 }

@@ -20,7 +20,6 @@ std::optional<MapProblem> map_of(const ReduceProblem& problem, const Preparation
 std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& preparation);
 std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparation& preparation);
 std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& preparation);
-std::optional<MapProblem> map_of(const LocalResponseProblem& problem, const Preparation& preparation);
 /// Of pixels, or rows, with a few channels, input and output: talking heads, changes of colours.
 std::optional<MapProblem> map_of(const ConvProblem& problem, const Preparation& preparation);
 std::optional<MapProblem> map_of(const LinearProblem& problem, const Preparation& preparation);

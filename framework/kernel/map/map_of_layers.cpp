@@ -126,31 +126,6 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
   return map;
 }
 
-/// A window over neighbouring channels, beside the channel itself.
-std::optional<MapProblem> map_of(const LocalResponseProblem& problem, const Preparation& p) {
-  if (has_no_arrays(p) || !p.keeps_format() || !has_activations(p) || p.input().shape.rank() != 4) return std::nullopt;
-  const LocalResponse& s = problem.settings;
-  const std::int64_t before = s.size / 2;
-  MapProblem map{.extents = axes_of(p.input().shape), .reduced = 0b10000};
-  map.extents.push_back(s.size);
-  MapView own = as_it_is(p.input(), 0), to = as_it_is(p.output(), 0);
-  own.strides.push_back(0), to.strides.push_back(0);
-  MapView window = own;
-  window.strides[4] = own.strides[1], window.offset = -before * own.strides[1];
-  window.guards = {{{0, 1, 0, 0, 1}, -before, s.channels}};
-  const auto f = [&](Pointwise function, int a, int b = -1) { return map.function(function, a, b); };
-  const int x = map.load(own), one = map.load(window);
-  const int sum = map.reduce(MapReduction::sum, f(Pointwise::mul, one, one));
-  const int share = map.number(s.alpha / static_cast<float>(s.size));
-  const int divisor = f(Pointwise::add, f(Pointwise::mul, sum, share), map.number(s.k)),
-            root = f(Pointwise::sqrt, divisor);
-  // Square roots for AlexNet's exponent: a general power costs several times as much.
-  const int power = s.beta == 0.75f ? f(Pointwise::mul, root, f(Pointwise::sqrt, root))
-                                    : f(Pointwise::pow, divisor, map.number(s.beta));
-  map.store(f(Pointwise::div, x, power), to);
-  return map;
-}
-
 namespace {
 
 /// Whether a product of few channels is of the numbers, and in the layouts, of which a Map multiplies it.

@@ -88,13 +88,6 @@ TEST(MapOf, NormsAndSoftmax) {
   for (const SoftmaxKind kind : {SoftmaxKind::softmax, SoftmaxKind::log_softmax}) {
     for (int dim = 0; dim < 4; ++dim) expect_is_map(SoftmaxProblem{.dim = dim, .kind = kind}, {x}, x.shape());
   }
-  for (const float beta : {0.75f, 0.6f}) {
-    for (const int size : {1, 4, 5, 40}) {
-      const LocalResponse settings = {
-          .images = 2, .channels = 12, .pixels = 35, .size = size, .alpha = 0.5f, .beta = beta, .k = 2};
-      expect_is_map(LocalResponseProblem{settings}, {x}, x.shape());
-    }
-  }
 }
 
 /// Numbers beside those that lie between two codes: the code is that of the quotient, whether or not it is divided.

@@ -47,10 +47,10 @@ inline std::vector<Tensor> not_finite(std::vector<Tensor> inputs) {
   return inputs;
 }
 
-/// Floats as a type rounds them; what are none stay.
+/// Floats as a type rounds them; what are none, or are of f64, stay.
 inline std::vector<Tensor> in_type(const std::vector<Tensor>& inputs, DType type) {
   std::vector<Tensor> result;
-  for (const Tensor& x : inputs) result.push_back(x.dtype() == DType::f32 ? x.to(type) : x);
+  for (const Tensor& x : inputs) result.push_back(is_activation(x.dtype()) ? x.to(type) : x);
   return result;
 }
 
