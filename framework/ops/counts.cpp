@@ -118,6 +118,7 @@ Place place(const MoveProblem& p, const Axes& a, std::size_t, int axis) {
 
 /// The same elements under another shape: the same axis is there, or it comes first and rows of another size do.
 Place place_in_view(const Axes& a, int axis) {
+  if (a.in[0] == a.out) return {axis};  // which says more than products do where an extent is 0
   const auto before = [](const Shape& shape, int d) { return count_of(shape, 0, d); };
   const std::int64_t extent = a.in[0][axis], first = before(a.in[0], axis);
   const int rank = static_cast<int>(a.out.rank());

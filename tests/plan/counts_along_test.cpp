@@ -112,6 +112,15 @@ TEST(CountsAlong, AnAxisThatReshapeKeepsStaysThatAxis) {
   EXPECT_NE(p.refusal(turned).find("would be another axis"), std::string::npos);
 }
 
+TEST(CountsAlong, OfTwoAxesOfNothingEachHasItsOwn) {
+  Positives p;
+  const Value one = p.add("Less", {p.add("Slice", {p.x, p.list({0}), p.list({1})}), p.number(100)});
+  const Value columns = p.add("Compress", {p.constant(Tensor::zeros({0, 1, 6})), p.add("Greater", {p.x, p.number(0)})},
+                              {{"axis", std::int64_t{2}}});
+  p.expect(p.add("Compress", {columns, one}, {{"axis", std::int64_t{1}}}), Tensor::zeros({0, 1, 2}),
+           Tensor::zeros({0, 1, 6}), Tensor::zeros({0, 1, 0}));
+}
+
 TEST(CountsAlong, AreWhatTopKAndPartsAreTakenOf) {
   {
     Positives p;  // as many of the smallest as there are, 3 at most
