@@ -1,4 +1,5 @@
-// What a GPU has no kernel for: found elements, counts, types that it does not compute in, modules of the user's.
+// What a GPU has no kernel for: unique rows, branches and loops that a run decides, types that it does not compute in,
+// modules of the user's.
 
 #include "lamina/compile/on_host.h"
 

@@ -1,7 +1,7 @@
-// Boxes of which no two overlap by much. A block owns a class of an image: it sorts those whose scores suffice in
-// shared memory (8 bytes for each box there is, rounded up to a power of two), looks at 1,024 at a time whether they
-// overlap with those that stayed, and then goes through these from the first that stays to the next. A second launch
-// puts what stayed of each class behind each other.
+// Boxes of which no two overlap by much. A block owns a class of an image. It sorts those whose scores suffice, in
+// shared memory (8 bytes for each) or, where they are too many, in the workspace. It looks at 1,024 at a time: whether
+// they overlap with those that stayed, and then from the first that stays to the next. A second launch puts what stayed
+// of each class behind each other.
 //
 // Preconditions: none.
 

@@ -34,12 +34,7 @@ struct Before {
 };
 __device__ inline Before sum_before(int value, int (&of_warps)[warps]) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  int up_to = value;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const int other = __shfl_up_sync(0xffffffffu, up_to, static_cast<unsigned>(distance));
-    if (lane >= distance) up_to += other;
-  }
+  const int up_to = sum_up_to(static_cast<unsigned>(lane), value);
   __syncthreads();  // the last sums were read
   if (lane == 31) of_warps[warp] = up_to;
   __syncthreads();

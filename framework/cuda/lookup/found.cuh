@@ -2,8 +2,19 @@
 
 #include <cstdint>
 
-/// Lists of what blocks find, one behind the other.
+/// Lists of what threads and blocks find, one behind the other.
 namespace lamina::cuda {
+
+/// What the lanes of a warp up to this one have in all.
+template <class T>
+__device__ __forceinline__ T sum_up_to(unsigned lane, T value) {
+#pragma unroll
+  for (unsigned distance = 1; distance < 32; distance *= 2) {
+    const T other = __shfl_up_sync(0xffffffffu, value, distance);
+    if (lane >= distance) value += other;
+  }
+  return value;
+}
 
 /// What blocks before this one have found, and all. Called by all threads.
 struct Found {

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/lookup/found.cuh"
 #include "lamina/cuda/lookup/lookup.h"
 #include "lamina/cuda/runtime/overlap.cuh"
 #include "lamina/kernel/rules/lookup/lookup_extents.h"
@@ -128,13 +129,7 @@ __device__ inline void choose_bucket(const unsigned* histogram, unsigned& left, 
   const unsigned first = threadIdx.x * each, wanted = left;
   unsigned own = 0;
   for (unsigned b = first; b < first + each; ++b) own += histogram[b];
-  unsigned up_to = own;
-#pragma unroll
-  for (unsigned distance = 1; distance < warp; distance *= 2) {
-    const unsigned other = __shfl_up_sync(0xffffffffu, up_to, distance);
-    if (threadIdx.x >= distance) up_to += other;
-  }
-  const unsigned before = up_to - own;
+  const unsigned up_to = sum_up_to(threadIdx.x, own), before = up_to - own;
   __syncwarp();  // everybody has read what is left
   if (before < wanted && (up_to >= wanted || threadIdx.x == warp - 1)) {
     unsigned b = first, rest = wanted - before;

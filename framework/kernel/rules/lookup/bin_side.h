@@ -4,10 +4,7 @@
 #include <cstdint>
 
 #include "lamina/kernel/problems.h"
-
-#ifndef LAMINA_HOST_DEVICE  // which a GPU's kernel sets to what its compiler wants in front of such functions
-#define LAMINA_HOST_DEVICE
-#endif
+#include "lamina/kernel/rules/host_device.h"
 
 namespace lamina::detail {
 

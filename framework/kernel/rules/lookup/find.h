@@ -5,10 +5,7 @@
 
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/preparation.h"
-
-#ifndef LAMINA_HOST_DEVICE  // which a GPU's kernel sets to what its compiler wants in front of such functions
-#define LAMINA_HOST_DEVICE
-#endif
+#include "lamina/kernel/rules/host_device.h"
 
 namespace lamina {
 
