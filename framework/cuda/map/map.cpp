@@ -49,6 +49,7 @@ struct Planned {
 };
 
 bool fits_blocks(const Planned& it) {
+  if (interleaved_axes(it.map) != 0) return false;
   return it.how.parts > 1 || reduced_points(it.map) <= (it.how.name == "rows" ? longest_row : longest_column);
 }
 
@@ -111,7 +112,7 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
   const auto converts = [&](const MapView& view) { return Elements::converts(view.dtype, map.compute); };
   std::size_t pointers = p.inputs.size() + map.parameters.size() + p.outputs.size() + 2;
   for (const MapView& view : map.loads) pointers += view.tables.size();
-  for (const MapNode& node : map.nodes) pointers += node.kind == MapNode::Kind::reduce ? 1 : 0;  // an array of a launch
+  for (const MapNode& node : map.nodes) pointers += node.kind == MapNode::Kind::reduce ? 2 : 0;  // arrays between launches
   return pointers <= most_pointers && std::all_of(map.loads.begin(), map.loads.end(), converts) &&
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }

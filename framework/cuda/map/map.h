@@ -31,8 +31,11 @@ std::unique_ptr<Operator> prepare_as_map(const Problem& problem, const Preparati
 template <class Problem>
 bool pays_as_map(const Problem& problem, const Preparation& preparation) {
   const std::optional<MapProblem> map = map_of(problem, preparation);
-  if constexpr (std::is_same_v<Problem, PoolProblem>) {  // other windows have a kernel that knows how they overlap
-    if (!map->loads[0].is_dense() || map->extents[4] * map->extents[5] > 8) return false;
+  if constexpr (std::is_same_v<Problem, PoolProblem>) {  // large windows that overlap have a kernel that knows it
+    const PoolGeometry& g = problem.geometry;
+    const bool overlap =
+        problem.kind != PoolKind::adaptive && (g.stride_height < g.kernel_height || g.stride_width < g.kernel_width);
+    if (!map->loads[0].is_dense() || (overlap && g.kernel_height * g.kernel_width > 8)) return false;
   }
   return pays_map(map, preparation);
 }

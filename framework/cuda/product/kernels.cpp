@@ -9,6 +9,7 @@ namespace {
 using namespace cuda;
 
 constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_matmul_rows},
+                                            {"small", takes_matmul_small, prepare_matmul_small},
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};
 constexpr Kernel<AttentionProblem> attention[] = {

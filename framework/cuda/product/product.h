@@ -10,6 +10,10 @@ namespace lamina::cuda {
 Takes<MatMulProblem> takes_matmul_rows;
 Prepare<MatMulProblem> prepare_matmul_rows;
 
+/// Of many small matrices, which are read once; f32.
+Takes<MatMulProblem> takes_matmul_small;
+Prepare<MatMulProblem> prepare_matmul_small;
+
 /// On tensor cores (mma.sync, sm_80) with fp32 accumulation; f16 or bf16.
 Takes<MatMulProblem> takes_matmul_mma;
 Prepare<MatMulProblem> prepare_matmul_mma;

@@ -15,8 +15,8 @@ using namespace map_parts;
 std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& p) {
   if (has_no_arrays(p) || p.has_slices() || p.has_strides() || !has_activations_or_codes(p)) return std::nullopt;
   const bool images = p.input().format.layout == Layout::nhwc;
-  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc || p.inputs.size() != 1 ||
-                   !problem.epilogue.is_residual()
+  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc ||
+                   !detail::operands_fit(p) || !problem.epilogue.is_residual()
              : !detail::is_normalisable(problem, p)) {
     return std::nullopt;
   }

@@ -66,7 +66,85 @@ void use_spreads(MapProblem& map) {
   }
 }
 
+/// Which axes arrays between stages have, and how many elements one of them.
+struct Between {
+  MapAxes strides;
+  std::int64_t elements = 1;
+
+  /// Kept axes, and some of the reduced ones.
+  Between(const MapProblem& map, unsigned some) : strides(map.extents.size()) {
+    for (std::size_t a = strides.size(); a-- > 0;) {
+      if (!map.reduces(a) || ((some >> a) & 1u) != 0) strides[a] = elements, elements *= map.extents[a];
+    }
+  }
+  MapView view(const MapProblem& map, std::size_t number) const {
+    return {.dtype = map.compute, .offset = elements * static_cast<std::int64_t>(number), .strides = strides};
+  }
+};
+
+/// A stage that computes some reductions over all reduced axes but those that are `apart`; a spread's sum beside it.
+MapProblem first_stage(MapProblem map, const std::vector<std::size_t>& reductions, unsigned apart, const Between& to) {
+  map.reduced &= ~apart;
+  map.stores.clear();
+  for (const std::size_t i : reductions) {
+    const MapNode node = map.nodes[i];
+    map.store(static_cast<int>(i), to.view(map, map.stores.size()));
+    if (apart != 0 && node.is(MapReduction::spread))
+      map.store(map.reduce(MapReduction::sum, node.from[0]), to.view(map, map.stores.size()));
+  }
+  return map;
+}
+
+/// The stage behind it: over the axes that were left, of array `from`. Each row's numbers are stored for each element
+/// of these axes, so that whoever reads them finds them side by side.
+MapProblem second_stage(const MapProblem& map, const std::vector<std::size_t>& reductions, unsigned apart, int from,
+                        const Between& between) {
+  MapProblem result{.extents = map.extents, .reduced = apart, .compute = map.compute};
+  double points = 1;  // of each of the first stage's
+  for (std::size_t a = 0; a < map.extents.size(); ++a) {
+    if (!map.reduces(a) || result.reduces(a)) continue;
+    points *= static_cast<double>(map.extents[a]), result.extents[a] = 1;
+  }
+  const auto next = [&] {
+    MapView view = between.view(map, result.loads.size());
+    view.array = from;
+    return result.load(view);
+  };
+  for (const std::size_t i : reductions) {
+    const MapReduction kind = map.nodes[i].reduction;
+    int value = next();
+    if (kind == MapReduction::spread) {  // within each, and of their means around the mean of all (Chan et al., 1979)
+      const int mean = result.function(Pointwise::div, next(), result.number(points));
+      const int around = result.function(Pointwise::mul, result.reduce(kind, mean), result.number(points));
+      value = result.function(Pointwise::add, result.reduce(MapReduction::sum, value), around);
+    } else {
+      value = result.reduce(kind, value);
+    }
+    result.store(value, between.view(map, result.stores.size()));
+  }
+  return result;
+}
+
 }  // namespace
+
+unsigned interleaved_axes(const MapProblem& map) {
+  constexpr std::int64_t sector = 32, far = 512;
+  const auto comes_back = [&](const auto& store) { return stores_each(map, store); };
+  if (map.loads.empty() || std::ranges::none_of(map.stores, comes_back)) return 0;
+  const MapView& largest =
+      *std::ranges::max_element(map.loads, {}, [&](const MapView& v) { return volume_of(map, v); });
+  for (std::size_t a = 0; a < map.extents.size(); ++a) {
+    const std::int64_t few = map.extents[a];
+    if (!map.reduces(a) || largest.strides[a] != 1 || few < 2 ||
+        few * static_cast<std::int64_t>(size_of(largest.dtype)) >= sector)
+      continue;
+    bool next_row = false;
+    for (std::size_t k = 0; k < map.extents.size(); ++k)
+      next_row = next_row || (!map.reduces(k) && map.extents[k] > 1 && largest.strides[k] == few);
+    if (next_row && reduced_points(map) / few >= far) return 1u << a;
+  }
+  return 0;
+}
 
 MapStages stages_of(const MapProblem& of, int first) {
   MapStages result;
@@ -81,28 +159,30 @@ MapStages stages_of(const MapProblem& of, int first) {
     if (stepping > 0 && problem.extents[a] > 1) return {{of}, {}};  // a single number, and one for each point
     rest.extents[a] = 1;
   }
-  const std::vector<std::size_t> levels = levels_of(problem);
-  MapAxes kept(problem.extents.size());
-  std::int64_t points = 1;
-  for (std::size_t a = kept.size(); a-- > 0;) {
-    if (!problem.reduces(a)) kept[a] = points, points *= problem.extents[a];
-  }
-  for (std::size_t level = 1; level <= std::ranges::max(levels); ++level) {
-    MapProblem stage = rest;
-    stage.extents = problem.extents, stage.reduced = problem.reduced;
-    stage.stores.clear();
-    for (std::size_t i = 0; i < levels.size(); ++i) {
-      if (problem.nodes[i].kind != MapNode::Kind::reduce || levels[i] != level) continue;
-      MapView view = {
-          .dtype = problem.compute, .offset = points * static_cast<std::int64_t>(stage.stores.size()), .strides = kept};
-      stage.store(static_cast<int>(i), view);
-      view.array = first + static_cast<int>(level) - 1;
-      rest.loads.push_back(view);
-      rest.nodes[i] = {.kind = MapNode::Kind::load, .view = static_cast<int>(rest.loads.size()) - 1};
-    }
-    result.elements.push_back(points * static_cast<std::int64_t>(stage.stores.size()));
+  const unsigned apart = interleaved_axes(problem);
+  const Between between(problem, apart);
+  const auto add = [&](MapProblem stage) {
+    result.elements.push_back(between.elements * std::ssize(stage.stores));
     prune(stage);
     result.maps.push_back(std::move(stage));
+    return first + static_cast<int>(result.maps.size()) - 1;  // which input of the others it writes
+  };
+  const std::vector<std::size_t> levels = levels_of(problem);
+  for (std::size_t level = 1; level <= std::ranges::max(levels); ++level) {
+    std::vector<std::size_t> reductions;
+    for (std::size_t i = 0; i < levels.size(); ++i) {
+      if (problem.nodes[i].kind == MapNode::Kind::reduce && levels[i] == level) reductions.push_back(i);
+    }
+    MapProblem stage = rest;
+    stage.extents = problem.extents, stage.reduced = problem.reduced;
+    int array = add(first_stage(std::move(stage), reductions, apart, between));
+    if (apart != 0) array = add(second_stage(problem, reductions, apart, array, between));
+    for (std::size_t number = 0; number < reductions.size(); ++number) {
+      MapView view = between.view(problem, number);
+      view.array = array;
+      rest.loads.push_back(view);
+      rest.nodes[reductions[number]] = {.kind = MapNode::Kind::load, .view = static_cast<int>(rest.loads.size()) - 1};
+    }
   }
   prune(rest);
   result.maps.push_back(std::move(rest));

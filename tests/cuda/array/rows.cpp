@@ -154,7 +154,9 @@ std::vector<Example<NormProblem>> norm() {
     const auto example = [&](bool odd, const Shape& shape, NormProblem problem) {
       problem.kind = kind;
       problem.scale = draw_floats({problem.channels}, 9), problem.shift = draw_floats({problem.channels}, 10);
-      examples.push_back({odd, problem, {draw_floats(shape, 11)}, shape, 8});
+      std::vector<Tensor> inputs = {draw_floats(shape, 11)};
+      if (problem.epilogue.reads_operands()) inputs.push_back(draw_floats(shape, 12));
+      examples.push_back({odd, problem, std::move(inputs), shape, 8});
     };
     example(false, {8, 256}, {.length = 256, .channels = 256});
     example(false, {3, 768}, {.length = 768, .channels = 768});
@@ -170,6 +172,12 @@ std::vector<Example<NormProblem>> norm() {
     example(false, {3, 64, 30, 31}, {.length = 2 * 930, .inner = 930, .channels = 64});
     example(false, {2, 96, 9, 9}, {.length = 12 * 81, .inner = 81, .channels = 96});
     example(false, {1, 1024, 14, 14}, {.length = 32 * 196, .inner = 196, .channels = 1024});
+    // A sum behind groups of four.
+    example(false, {2, 32, 24, 25},
+            {.length = 4 * 600,
+             .inner = 600,
+             .channels = 32,
+             .epilogue = {.chain = {{Pointwise::add, 1}, {Pointwise::relu}}}});
   }
   return examples;
 }

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "cuda/map/map_data.h"
+#include "lamina/kernel/map/map_of.h"
 #include "lamina/kernel/map/stages.h"
 
 namespace lamina::test::random_map_test {
@@ -181,6 +182,61 @@ TEST(Map, SpreadsOfLongRows) {
     for (const std::size_t spread : {4, 6}) EXPECT_NEAR(b[spread], a[spread], 1e-5 * a[spread]) << architecture;
     EXPECT_EQ(b[5], 0) << architecture;
     EXPECT_TRUE(std::isnan(b[7])) << architecture;
+  }
+}
+
+/// A norm of groups of few channels, stored channels last: sums of each channel, of these, and a Map without
+/// reductions.
+TEST(Map, GroupsOfFewChannels) {
+  const Shape shape = {2, 24, 23, 31};
+  for (const NormKind kind : {NormKind::centred, NormKind::root_mean_square}) {
+    for (const int few : {2, 4, 6}) {
+      const NormProblem norm = {.length = few * 713, .kind = kind, .inner = 713, .channels = 24};
+      const View image = {.shape = shape, .format = {.layout = Layout::nhwc}};
+      const auto map = map_of(norm, {.inputs = {&image, 1}, .outputs = {&image, 1}, .device = describe(Device::cpu())});
+      ASSERT_TRUE(map);
+      MapRun want(*map, 3), got(*map, 3);
+      ASSERT_NE(interleaved_axes(got.map), 0u);
+      std::vector<double> values = want.inputs[0].doubles();
+      for (double& value : values) value += 3;
+      want.inputs[0].set(values), got.inputs[0].set(values);
+      want.plainly();
+      EXPECT_EQ(run_in_stages(got), 3u);
+      expect_same(got, want, "groups of " + std::to_string(few));
+      for (const MapProblem& stage : stages_of(got.map, 1).maps) {
+        MapProblem alone = stage;
+        for (MapView& view : alone.loads) view.array = std::min(view.array, 1);
+        expect_right(alone, 90, "a stage of groups of " + std::to_string(few));
+      }
+    }
+  }
+  // Rows that are read in whole sectors, or that are short, are left as they are.
+  for (const auto& [extents, few] : {std::pair(Shape{2, 64, 23, 31}, 8), {{2, 24, 15, 15}, 2}}) {
+    const std::int64_t pixels = extents[2] * extents[3];
+    const View image = {.shape = extents, .format = {.layout = Layout::nhwc}};
+    const auto map = map_of(NormProblem{.length = few * pixels, .inner = pixels, .channels = extents[1]},
+                            {.inputs = {&image, 1}, .outputs = {&image, 1}, .device = describe(Device::cpu())});
+    EXPECT_EQ(interleaved_axes(simplified(*map)), 0u);
+  }
+}
+
+/// Sums over neighbouring channels, of which those at the ends have fewer, beside the channel itself.
+TEST(Map, WindowsOverChannels) {
+  constexpr std::int64_t channels = 12, pixels = 35;
+  for (const auto& [of_channel, of_pixel] : {std::pair<std::int64_t, std::int64_t>{pixels, 1}, {1, channels}}) {
+    for (const std::int64_t size : {1, 4, 5, 40}) {
+      MapProblem map{.extents = {2, channels, pixels, size}, .reduced = 0b1000};
+      const MapAxes own = {channels * pixels, of_channel, of_pixel, 0};
+      MapView window = {.offset = -size / 2 * of_channel, .strides = own};
+      window.strides[3] = of_channel;
+      window.guards = {{{0, 1, 0, 1}, -size / 2, channels}};
+      const int x = map.load({.strides = own}), one = map.load(window);
+      const int sum = map.reduce(MapReduction::sum, map.function(Pointwise::mul, one, one));
+      map.store(map.function(Pointwise::div, x, map.function(Pointwise::add, sum, map.number(2))), {.strides = own});
+      for (const int architecture : {75, 90}) {
+        expect_right(map, architecture, "a window of " + std::to_string(size), 2 * channels * pixels);
+      }
+    }
   }
 }
 

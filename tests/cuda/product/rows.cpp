@@ -18,6 +18,13 @@ std::vector<Example<MatMulProblem>> matmul() {
       example(true, {77, 33}, {77, 65}, {33, 65}, {.transpose_a = true}),
       example(true, {3, 2, 5, 17}, {1, 2, 17, 9}, {3, 2, 5, 9}),
       example(true, {1, 300}, {300, 70}, {1, 70}),
+      // Small matrices, in a block each or with long rows.
+      example(true, {2, 3, 17, 196}, {2, 3, 16, 196}, {2, 3, 17, 16}, {.transpose_b = true}),
+      example(false, {3, 64, 32}, {3, 64, 32}, {3, 32, 32}, {.transpose_a = true, .alpha = 0.5}),
+      example(true, {2, 3, 17, 16}, {2, 3, 16, 196}, {2, 3, 17, 196}),
+      example(true, {2, 3, 196, 16}, {2, 3, 16, 17}, {2, 3, 196, 17}),
+      example(true, {3, 30, 300}, {3, 30, 12}, {3, 300, 12}, {.transpose_a = true, .alpha = 3}),
+      example(true, {4, 1, 30, 29}, {1, 5, 29, 131}, {4, 5, 30, 131}),
   };
   for (Example<MatMulProblem>& e : examples) {  // of as many terms
     e.spread = std::sqrt(static_cast<double>(e.inputs[0].shape()[e.problem.transpose_a ? -2 : -1])) * 4;
