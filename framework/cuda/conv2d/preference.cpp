@@ -85,8 +85,10 @@ bool int8_mma(const ConvProblem& problem, const Preparation& p) {
 /// for channels_last, the conversion of the picture included.
 bool implicit_gemm(const ConvProblem& problem, const Preparation& p) {
   constexpr int whole = 8;  // channels that TMA steps by
-  if (!p.device.wgmma) return true;
   const ConvGeometry& g = problem.geometry;
+  // Of 64 filters that a block multiplies a window by, one is there: tens of times slower than to convert the operand.
+  if (g.groups > 1 && g.groups == g.in_channels && g.groups == g.out_channels) return false;
+  if (!p.device.wgmma) return true;
   const bool patches = size_of(storage_type(p.precision)) == 2 && lamina::detail::is_patches(g) &&
                        g.in_channels * g.kernel_width % whole == 0 && g.out_channels % whole == 0;
   return problem.epilogue.is_simple() && !patches;

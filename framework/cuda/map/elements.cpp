@@ -245,8 +245,14 @@ Known Elements::nothing(MapReduction kind) {
   return known;
 }
 
+void Elements::join(MapReduction kind, const std::vector<Known>& known, const std::vector<Known>& others,
+                    const std::string& predicate) {
+  if (kind == MapReduction::spread) return join_spreads(known, others, predicate);
+  for (std::size_t j = 0; j < known.size(); ++j) join(kind, known[j], others[j], predicate);
+}
+
 void Elements::join(MapReduction kind, const Known& known, const Known& other, const std::string& predicate) {
-  if (kind == MapReduction::spread) return join_spreads(known, other, predicate);
+  if (kind == MapReduction::spread) return join_spreads({known}, {other}, predicate);
   const std::string &sum = known[0], &x = other[0];
   const bool floats = is_float(compute_);
   const std::string of = floats ? type() : whole_type(compute_);

@@ -50,6 +50,9 @@ class Elements {
   /// known = known joined with other, where the predicate is true. Source of spreads: Chan, Golub, LeVeque, Updating
   /// formulae and a pairwise algorithm for computing sample variances (1979).
   void join(MapReduction kind, const Known& known, const Known& other, const std::string& predicate);
+  /// The same for each element of a pack, of which spreads have the count in common: the register of the first.
+  void join(MapReduction kind, const std::vector<Known>& known, const std::vector<Known>& others,
+            const std::string& predicate);
   /// The spread of as many numbers as a power of two has, which are there together.
   Known spread_of(const std::vector<std::string>& numbers);
   /// Counts one more for a spread; one over how many they are then.
@@ -66,7 +69,7 @@ class Elements {
   std::string whole_to_number(const std::string& word, DType dtype);
   std::string start(MapReduction kind) const;
   std::string quotient(const std::string& a, const std::string& b);
-  void join_spreads(const Known& known, const Known& other, const std::string& predicate);
+  void join_spreads(const std::vector<Known>& known, const std::vector<Known>& others, const std::string& predicate);
 
   PtxText& t_;
   DType compute_;

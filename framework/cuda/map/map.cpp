@@ -23,9 +23,10 @@ constexpr const char* entry_name = "map";
 constexpr std::size_t most_pointers = 32;  // of a kernel
 
 constexpr std::size_t most_axes = 8;
-// What is worth compiling a kernel for: nearly everything, since the one that walks through any Map takes several
-// microseconds more. Of reductions, for which bits depend on the kernel, it depends on the extents of one image alone.
-constexpr std::int64_t least_bytes = 256;
+// What is worth compiling a kernel for: nearly everything, since the one that walks through any Map takes 20
+// microseconds for a norm of 64 elements. Of reductions, for which bits depend on the kernel, it depends on the extents
+// of one image alone.
+constexpr std::int64_t least_bytes = 32;
 // What a block reads again and again where points wait for what is reduced; more is a launch for each reduction, of as
 // many blocks as there is work for.
 constexpr std::int64_t longest_row = 8192, longest_column = 1024;
@@ -112,7 +113,8 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
   const auto converts = [&](const MapView& view) { return Elements::converts(view.dtype, map.compute); };
   std::size_t pointers = p.inputs.size() + map.parameters.size() + p.outputs.size() + 2;
   for (const MapView& view : map.loads) pointers += view.tables.size();
-  for (const MapNode& node : map.nodes) pointers += node.kind == MapNode::Kind::reduce ? 2 : 0;  // arrays between launches
+  for (const MapNode& node : map.nodes)
+    pointers += node.kind == MapNode::Kind::reduce ? 2 : 0;  // arrays between launches
   return pointers <= most_pointers && std::all_of(map.loads.begin(), map.loads.end(), converts) &&
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }

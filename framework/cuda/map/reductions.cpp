@@ -34,8 +34,7 @@ std::vector<Known> Generator::settled(const State& state) {
   std::vector<Known> result = state.known;
   for (Known& known : result) {
     if (state.compensated) known = {t_.let(elements_.bank(), "sub.rn." + elements_.type(), known[0], known[1])};
-    if (state.kind == MapReduction::spread)
-      known.back() = t_.let(elements_.bank(), "mov." + elements_.type(), state.known[0].back());
+    if (state.kind == MapReduction::spread) known.back() = result[0].back();
   }
   return result;
 }
@@ -89,13 +88,21 @@ void Generator::keep(int i, std::vector<Known> known) {
 }
 
 std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
-  for (Known& one : known) {
-    for (std::int64_t distance = neighbours_ ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
-         distance /= 2) {
-      Known other;
-      for (const std::string& number : one) other.push_back(elements_.of_neighbour(number, distance));
-      elements_.join(kind, one, other, "");
+  // Elements of a pack are counted together.
+  const auto is_said = [&](std::size_t j, std::size_t n) { return j > 0 && n == 2; };
+  const auto all = [&](auto&& get) {
+    std::vector<Known> result(known.size());
+    for (std::size_t j = 0; j < known.size(); ++j) {
+      for (std::size_t n = 0; n < known[j].size(); ++n) result[j].push_back(is_said(j, n) ? result[0][n] : get(j, n));
     }
+    return result;
+  };
+  for (std::int64_t distance = neighbours_ ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
+       distance /= 2) {
+    const auto of_neighbour = [&](std::size_t j, std::size_t n) {
+      return elements_.of_neighbour(known[j][n], distance);
+    };
+    elements_.join(kind, known, all(of_neighbour), "");
   }
   const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
@@ -114,28 +121,26 @@ std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
     };
     const auto put = [&](const std::string& who) {
       for (std::size_t j = 0; j < known.size(); ++j) {
-        for (std::size_t n = 0; n < known[j].size(); ++n)
-          t_.line_if(who, "st.shared." + elements_.type(), place(own, 0, j, n), known[j][n]);
+        for (std::size_t n = 0; n < known[j].size(); ++n) {
+          if (!is_said(j, n)) t_.line_if(who, "st.shared." + elements_.type(), place(own, 0, j, n), known[j][n]);
+        }
       }
       t_.line("bar.sync", 0);
     };
     put("");
     for (std::int64_t half = sharers / 2; half > 0; half /= 2) {  // the first half adds what the second has
       const std::string adds = t_.let(Bank::predicate, "setp.lt.u32", sharer, half);
-      for (std::size_t j = 0; j < known.size(); ++j) {
-        Known other;
-        for (std::size_t n = 0; n < known[j].size(); ++n) {
-          other.push_back(t_.fresh(elements_.bank()));
-          t_.line_if(adds, "ld.shared." + elements_.type(), other.back(), place(own, half, j, n));
-        }
-        elements_.join(kind, known[j], other, adds);
-      }
+      const auto other = [&](std::size_t j, std::size_t n) {
+        std::string number = t_.fresh(elements_.bank());
+        t_.line_if(adds, "ld.shared." + elements_.type(), number, place(own, half, j, n));
+        return number;
+      };
+      elements_.join(kind, known, all(other), adds);
       put(adds);
     }
-    for (std::size_t j = 0; j < known.size(); ++j) {
-      for (std::size_t n = 0; n < known[j].size(); ++n)
-        known[j][n] = t_.let(elements_.bank(), "ld.shared." + elements_.type(), place(mine, 0, j, n));
-    }
+    known = all([&](std::size_t j, std::size_t n) {
+      return t_.let(elements_.bank(), "ld.shared." + elements_.type(), place(mine, 0, j, n));
+    });
   }
   return known;
 }

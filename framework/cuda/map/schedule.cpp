@@ -255,7 +255,10 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     result.name = alone ? "window" : "columns";
     result.lanes = std::min(
         {warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(least_beside, power_of_two_from(packs))});
-    enough = std::max(result.lanes * in_flight, least_of_part);
+    // To meet takes a thread as long as many steps, and much longer where spreads do.
+    const bool of_spreads =
+        std::ranges::any_of(problem.nodes, [](const MapNode& node) { return node.is(MapReduction::spread); });
+    enough = std::max(result.lanes * in_flight * (of_spreads ? 4 : 1), least_of_part);
   }
   if (!comes_back(problem)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
   result.steps = detail::ceil_div(reduced, result.parts * result.lanes);

@@ -39,18 +39,22 @@ void Elements::add_to_spread(const Known& spread, const std::string& x, const st
   t_.line_if(predicate, "mov." + type(), spread[1], mean);
 }
 
-void Elements::join_spreads(const Known& known, const Known& other, const std::string& predicate) {
-  const std::string count = t_.let(bank(), "add.rn." + type(), known[2], other[2]);
+void Elements::join_spreads(const std::vector<Known>& known, const std::vector<Known>& others,
+                            const std::string& predicate) {
+  const std::string mine = known[0][2], theirs = others[0][2];
+  const std::string count = t_.let(bank(), "add.rn." + type(), mine, theirs);
   const std::string at_least_one = t_.let(bank(), "max." + type(), count, number(1));
-  const std::string share = quotient(other[2], at_least_one);
-  const std::string apart = t_.let(bank(), "sub.rn." + type(), other[1], known[1]);
-  // In an order in which what is none makes 0, however far apart the means are.
-  const std::string weight = t_.let(bank(), "mul.rn." + type(), known[2], share);
-  const std::string weighed = t_.let(bank(), "mul.rn." + type(), weight, apart);
-  const std::string more = t_.let(bank(), "fma.rn." + type(), weighed, apart, other[0]);
-  t_.line_if(predicate, "add.rn." + type(), known[0], known[0], more);
-  t_.line_if(predicate, "fma.rn." + type(), known[1], apart, share, known[1]);
-  t_.line_if(predicate, "mov." + type(), known[2], count);
+  const std::string share = quotient(theirs, at_least_one);
+  const std::string weight = t_.let(bank(), "mul.rn." + type(), mine, share);
+  for (std::size_t j = 0; j < known.size(); ++j) {
+    const std::string apart = t_.let(bank(), "sub.rn." + type(), others[j][1], known[j][1]);
+    // In an order in which what is none makes 0, however far apart the means are.
+    const std::string weighed = t_.let(bank(), "mul.rn." + type(), weight, apart);
+    const std::string more = t_.let(bank(), "fma.rn." + type(), weighed, apart, others[j][0]);
+    t_.line_if(predicate, "add.rn." + type(), known[j][0], known[j][0], more);
+    t_.line_if(predicate, "fma.rn." + type(), known[j][1], apart, share, known[j][1]);
+  }
+  t_.line_if(predicate, "mov." + type(), mine, count);
 }
 
 }  // namespace lamina::cuda

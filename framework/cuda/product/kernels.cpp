@@ -8,8 +8,8 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<MatMulProblem> matmul[] = {{"rows", takes_matmul_rows, prepare_matmul_rows},
-                                            {"small", takes_matmul_small, prepare_matmul_small},
+constexpr Kernel<MatMulProblem> matmul[] = {{"short", takes_matmul_short, prepare_matmul_short},
+                                            {"rows", takes_matmul_rows, prepare_matmul_rows},
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};
 constexpr Kernel<AttentionProblem> attention[] = {

@@ -1,8 +1,9 @@
 // c = alpha * a b by fp32 multiply-adds.
 //
 // A block of 256 threads owns a tile of BM x BN outputs, a thread TM x TN of them in registers; 16 terms at a time lie
-// in shared memory, terms first (at most 9 KB), and the next 16 are on their way to registers meanwhile. Chains of more
-// than 128 terms are folded (tensor_core/chain.h).
+// in shared memory, terms first (at most 9 KB), and the next 16 are on their way to registers meanwhile. Of products of
+// up to 32 x 32, which are nothing but the way to memory, 64 terms (18 KB). Chains of more than 128 terms are folded
+// (tensor_core/chain.h).
 //
 // Preconditions: none; what lies outside of the matrices reads as 0.
 // Source: Boehm, "How to optimize a CUDA matmul kernel for cuBLAS-like performance", 2022.
@@ -21,11 +22,11 @@ namespace {
 using namespace tables;
 using detail::MatMulExtents;
 
-constexpr int threads = 256, depth = 16;
+constexpr int threads = 256;
 
 /// One thread's share of `depth` terms of `Lines` rows of a, or columns of b. Neighbours in a warp take neighbours in
 /// memory: along the terms, or (`across`) along the lines.
-template <int Lines, bool across>
+template <int Lines, int depth, bool across>
 struct Slab {
   static constexpr int pitch = Lines + 4;  // not a multiple of 32 banks, but of 16 bytes
   static constexpr int each = Lines * depth / threads;
@@ -68,15 +69,15 @@ __device__ inline void load_shared(float (&values)[count], const float* from) {
   }
 }
 
-template <int BM, int BN, int TM, int TN, bool transpose_a, bool transpose_b>
+template <int BM, int BN, int TM, int TN, int depth, bool transpose_a, bool transpose_b>
 __global__ void __launch_bounds__(threads, 2)
     matmul_kernel(const float* __restrict__ a_all,  // [batches, m, k], or [batches, k, m]
                   const float* __restrict__ b_all,  // [batches, k, n], or [batches, n, k]
                   float* __restrict__ c_all,        // [batches, m, n]
                   const __grid_constant__ MatMulExtents e) {
   static_assert(BM / TM * (BN / TN) == threads, "the threads are the tile");
-  using SlabA = Slab<BM, transpose_a>;
-  using SlabB = Slab<BN, !transpose_b>;
+  using SlabA = Slab<BM, depth, transpose_a>;
+  using SlabB = Slab<BN, depth, !transpose_b>;
   __shared__ alignas(16) float a_shared[depth][SlabA::pitch];
   __shared__ alignas(16) float b_shared[depth][SlabB::pitch];
   let_successor_start();
@@ -140,16 +141,16 @@ __global__ void __launch_bounds__(threads, 2)
   }
 }
 
-template <int BM, int BN, int TM, int TN>
+template <int BM, int BN, int TM, int TN, int depth>
 void launch(const MatMulExtents& e, const float* a, const float* b, float* c, Stream stream) {
   const std::int64_t tiles = detail::ceil_div<std::int64_t>(e.m, BM) * detail::ceil_div<std::int64_t>(e.n, BN);
   const dim3 grid(grid_for(tiles, 1), static_cast<unsigned>(std::min<std::int64_t>(e.batches, 65535)));
   const auto run = [&](auto kernel) { launch_kernel(kernel, {grid, dim3(threads)}, stream, a, b, c, e); };
   const bool ta = e.a_row == 1 && e.a_term != 1, tb = e.b_term == 1 && e.b_column != 1;
   if (ta) {
-    run(tb ? matmul_kernel<BM, BN, TM, TN, true, true> : matmul_kernel<BM, BN, TM, TN, true, false>);
+    run(tb ? matmul_kernel<BM, BN, TM, TN, depth, true, true> : matmul_kernel<BM, BN, TM, TN, depth, true, false>);
   } else {
-    run(tb ? matmul_kernel<BM, BN, TM, TN, false, true> : matmul_kernel<BM, BN, TM, TN, false, false>);
+    run(tb ? matmul_kernel<BM, BN, TM, TN, depth, false, true> : matmul_kernel<BM, BN, TM, TN, depth, false, false>);
   }
 }
 
@@ -166,10 +167,12 @@ std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Pre
         const float *a = floats(inputs[0]), *b = floats(inputs[1]);
         const std::int64_t large = detail::ceil_div<std::int64_t>(e.m, 64) * detail::ceil_div<std::int64_t>(e.n, 64);
         // Large tiles read less; small ones keep the GPU busy, and waste less on narrow matrices.
-        if (e.m > 32 && large * e.batches >= 128) {
-          launch<64, 64, 4, 4>(e, a, b, floats(outputs[0]), execution.stream);
+        if (e.m <= 32 && e.n <= 32) {
+          launch<32, 32, 2, 2, 64>(e, a, b, floats(outputs[0]), execution.stream);
+        } else if (e.m > 32 && large * e.batches >= 128) {
+          launch<64, 64, 4, 4, 16>(e, a, b, floats(outputs[0]), execution.stream);
         } else {
-          launch<32, 64, 2, 4>(e, a, b, floats(outputs[0]), execution.stream);
+          launch<32, 64, 2, 4, 16>(e, a, b, floats(outputs[0]), execution.stream);
         }
       });
 }

@@ -1,10 +1,13 @@
-// c = alpha * a b for up to four rows: limited by reading b once.
+// c = alpha * a b for up to four rows, or one column, whose product is that of the matrices turned: limited by reading
+// b once.
 //
 // b' (terms innermost): a warp owns one column; its lanes share out the terms and meet by shuffles.
 // b (columns innermost): a block of 8 warps owns 32 columns, a lane each; the warps share out the terms and meet in
 // shared memory (4 KB). No chain is longer than 128 terms.
 //
 // Preconditions: m <= 4.
+
+#include <utility>
 
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/product/matmul_batch.cuh"
@@ -89,25 +92,38 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
+/// c' = alpha * b' a', which lies as c does where that has one column.
+MatMulExtents turned(MatMulExtents e) {
+  std::swap(e.m, e.n), std::swap(e.a_row, e.b_column), std::swap(e.a_term, e.b_term);
+  std::swap(e.a_strides, e.b_strides);
+  return e;
+}
+
+bool has_few_rows(const MatMulExtents& e) { return e.m <= max_rows; }
+
 }  // namespace
 
 /// It adds in another order than those for more rows, which may be images if there is but one matrix; the others' order
 /// is the same whatever their tiles.
 bool takes_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
   if (p.batch_invariant && p.input().shape.rank() <= 2) return false;
-  return takes_matmul_any(problem, p) && detail::matmul_extents(problem, p).m <= max_rows;
+  if (!takes_matmul_any(problem, p)) return false;
+  const MatMulExtents e = detail::matmul_extents(problem, p);
+  return has_few_rows(e) || e.n == 1;
 }
 
 std::unique_ptr<Operator> prepare_matmul_rows(const MatMulProblem& problem, const Preparation& p) {
+  const MatMulExtents of = detail::matmul_extents(problem, p);
+  const bool turns = !has_few_rows(of);
   return make_on_device(
       index(p), "b read once",
-      [e = detail::matmul_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
+      [e = turns ? turned(of) : of, turns](Inputs inputs, Outputs outputs, const Execution& execution) {
         with_element_type(outputs[0].dtype(), [&]<class T>(T*) {
           const bool dots = e.b_term == 1 && e.b_column != 1;
           const std::int64_t work = dots ? (e.batches * e.n + warps - 1) / warps : e.batches * ((e.n + 31) / 32);
           launch_kernel(dots ? matmul_dots_kernel<T> : matmul_columns_kernel<T>,
-                        {dim3(grid_for(work, 1)), dim3(threads)}, execution.stream, elements<T>(inputs[0]),
-                        elements<T>(inputs[1]), elements<T>(outputs[0]), e);
+                        {dim3(grid_for(work, 1)), dim3(threads)}, execution.stream, elements<T>(inputs[turns ? 1 : 0]),
+                        elements<T>(inputs[turns ? 0 : 1]), elements<T>(outputs[0]), e);
         });
       });
 }

@@ -6,13 +6,13 @@
 /// Products of matrices, any extents and addresses, and attention; f32, f16 or bf16.
 namespace lamina::cuda {
 
-/// Few rows, each a few sums over a and b that are read once.
+/// Few rows or one column, each a few sums over a and b that are read once.
 Takes<MatMulProblem> takes_matmul_rows;
 Prepare<MatMulProblem> prepare_matmul_rows;
 
-/// Of many small matrices, which are read once; f32.
-Takes<MatMulProblem> takes_matmul_small;
-Prepare<MatMulProblem> prepare_matmul_small;
+/// Of few terms, in many products.
+Takes<MatMulProblem> takes_matmul_short;
+Prepare<MatMulProblem> prepare_matmul_short;
 
 /// On tensor cores (mma.sync, sm_80) with fp32 accumulation; f16 or bf16.
 Takes<MatMulProblem> takes_matmul_mma;

@@ -14,14 +14,14 @@ struct MapStages {
   std::vector<std::int64_t> elements;
 };
 
-/// Reduced axes, a bit each, of which a few elements lie side by side, and behind them those of the next row, while each
-/// row goes on far away: groups of channels of images stored channels last. Whoever reads such a row alone leaves most
-/// of what memory brings. Only of Maps that store something at every point.
+/// Reduced axes, a bit each, of which a few elements lie side by side, and behind them those of the next row, while
+/// each row goes on far away: groups of channels of images stored channels last. Whoever reads such a row alone leaves
+/// most of what memory brings. Only of Maps that store something at every point.
 unsigned interleaved_axes(const MapProblem& map);
 
 /// Reductions over interleaved axes are two stages: over all others first, for each element of these, and then over
-/// them. The arrays between stages are inputs from `first` on. A Map that stores a number for all reduced points and others
-/// for each of them stays one.
+/// them. The arrays between stages are inputs from `first` on. A Map that stores a number for all reduced points and
+/// others for each of them stays one.
 MapStages stages_of(const MapProblem& of, int first);
 
 }  // namespace lamina

@@ -135,6 +135,7 @@ class Block {
       if (writes && !range.may_write) fail("writes an operand");
       return reinterpret_cast<unsigned char*>(address);
     }
+    if (o.reg < 0) fail("the emulator calls no functions, whose parameters are at ", o.text);
     fail("outside of every array: ", o.text);
   }
 

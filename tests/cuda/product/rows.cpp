@@ -18,7 +18,10 @@ std::vector<Example<MatMulProblem>> matmul() {
       example(true, {77, 33}, {77, 65}, {33, 65}, {.transpose_a = true}),
       example(true, {3, 2, 5, 17}, {1, 2, 17, 9}, {3, 2, 5, 9}),
       example(true, {1, 300}, {300, 70}, {1, 70}),
-      // Small matrices, in a block each or with long rows.
+      // Many products: small ones, of few terms, and of one column.
+      example(true, {2, 3, 70, 99}, {2, 3, 99, 1}, {2, 3, 70, 1}),
+      example(false, {5, 256, 64}, {1, 256, 1}, {5, 64, 1}, {.transpose_a = true}),
+      example(true, {300, 4, 16}, {300, 16, 72}, {300, 4, 72}),
       example(true, {2, 3, 17, 196}, {2, 3, 16, 196}, {2, 3, 17, 16}, {.transpose_b = true}),
       example(false, {3, 64, 32}, {3, 64, 32}, {3, 32, 32}, {.transpose_a = true, .alpha = 0.5}),
       example(true, {2, 3, 17, 16}, {2, 3, 16, 196}, {2, 3, 17, 196}),
