@@ -96,6 +96,9 @@ std::vector<Case> cases() {
       {{2, 3, 4, 5}, {3, 5, 6}},
       {{4, 1, 2, 1, 3, 5}, {2, 1, 3, 5, 2}},
       {{70, 3, 4}, {70, 4, 5}},
+      // few terms, beside many rows or columns
+      {{3, 140, 9}, {1, 9, 17}},
+      {{2, 3, 4, 30}, {2, 3, 30, 140}},
       // nothing
       {{0, 5}, {5, 3}},
       {{3, 0}, {0, 4}},
@@ -151,6 +154,25 @@ TEST(MatMul, ManyTermsAndColumnsAreDivided) {
     check({{16, 70000}, {70000, 33}}, DType::f32, device, Values::mixed);
     check({{20, 30}, {30, 70011}}, DType::f32, device, Values::mixed);
     check({{66, 30, 300}, {66, 300, 200}}, DType::f32, device, Values::mixed);
+  }
+}
+
+/// Whichever kernel pays for so many.
+TEST(MatMul, OfManyProductsEachHasTheBitsOfItself) {
+  constexpr std::int64_t many = 600;
+  for (const Device device : devices_here()) {
+    for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{196, 16, 17}, {17, 16, 196}, {16, 196, 17}}) {
+      const Tensor a = draw_floats({many, m, k}, 1), b = draw_floats({many, k, n}, 2);
+      const Tensor all = run_problem(MatMulProblem{}, {a, b}, Shape{many, m, n}, DType::f32, device);
+      const auto last = [](const Tensor& of) {
+        Tensor result({1, of.shape()[1], of.shape()[2]});
+        std::ranges::copy(of.values<float>().last(static_cast<std::size_t>(result.numel())),
+                          result.values<float>().begin());
+        return result;
+      };
+      const Tensor one = run_problem(MatMulProblem{}, {last(a), last(b)}, Shape{1, m, n}, DType::f32, device);
+      EXPECT_EQ(doubles(one), doubles(last(all))) << m << ' ' << k << ' ' << n << ", " << device;
+    }
   }
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr Kernel<MatMulProblem> matmul[] = {{"short", takes_matmul_short, prepare_matmul_short},
+constexpr Kernel<MatMulProblem> matmul[] = {{"short", takes_matmul_short, prepare_matmul_short, matmul_short_pays},
                                             {"rows", takes_matmul_rows, prepare_matmul_rows},
                                             {"mma", takes_matmul_mma, prepare_matmul_mma},
                                             {"tiles", takes_matmul, prepare_matmul}};

@@ -161,20 +161,17 @@ bool takes_matmul(const MatMulProblem& problem, const Preparation& p) {
 }
 
 std::unique_ptr<Operator> prepare_matmul(const MatMulProblem& problem, const Preparation& p) {
-  return make_on_device(
-      index(p), "multiply-adds",
-      [e = detail::matmul_extents(problem, p)](Inputs inputs, Outputs outputs, const Execution& execution) {
-        const float *a = floats(inputs[0]), *b = floats(inputs[1]);
-        const std::int64_t large = detail::ceil_div<std::int64_t>(e.m, 64) * detail::ceil_div<std::int64_t>(e.n, 64);
-        // Large tiles read less; small ones keep the GPU busy, and waste less on narrow matrices.
-        if (e.m <= 32 && e.n <= 32) {
-          launch<32, 32, 2, 2, 64>(e, a, b, floats(outputs[0]), execution.stream);
-        } else if (e.m > 32 && large * e.batches >= 128) {
-          launch<64, 64, 4, 4, 16>(e, a, b, floats(outputs[0]), execution.stream);
-        } else {
-          launch<32, 64, 2, 4, 16>(e, a, b, floats(outputs[0]), execution.stream);
-        }
-      });
+  const MatMulExtents e = detail::matmul_extents(problem, p);
+  const std::int64_t large =
+      e.batches * detail::ceil_div<std::int64_t>(e.m, 64) * detail::ceil_div<std::int64_t>(e.n, 64);
+  // Large tiles read less; small ones keep the GPU busy, and waste less on narrow matrices. All add in the same order.
+  const bool many_small = e.m <= 32 && e.n <= 32 && e.batches >= 2 * p.device.multiprocessors;
+  const auto run = many_small                 ? launch<32, 32, 2, 2, 64>
+                   : e.m > 32 && large >= 128 ? launch<64, 64, 4, 4, 16>
+                                              : launch<32, 64, 2, 4, 16>;
+  return make_on_device(index(p), "multiply-adds", [=](Inputs inputs, Outputs outputs, const Execution& execution) {
+    run(e, floats(inputs[0]), floats(inputs[1]), floats(outputs[0]), execution.stream);
+  });
 }
 
 }  // namespace lamina::cuda

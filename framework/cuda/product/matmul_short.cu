@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
 #include "lamina/cuda/product/matmul_batch.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
@@ -111,6 +112,13 @@ bool takes_matmul_short(const MatMulProblem& problem, const Preparation& p) {
   if (e.k > most || (e.m <= most && e.n <= most)) return false;
   if (p.input().format.dtype != DType::f32 && e.m > 4) return false;
   return is_of_rows(e) || (e.m <= most && e.b_column == 1);
+}
+
+/// Few blocks take longer than the tiles of prepare_matmul, which add in the same order.
+bool matmul_short_pays(const MatMulProblem& problem, const Preparation& p) {
+  const MatMulExtents e = detail::matmul_extents(problem, p);
+  const std::int64_t blocks = e.batches * detail::ceil_div<std::int64_t>(is_of_rows(e) ? e.m : e.n, threads);
+  return e.m <= 4 || blocks >= std::int64_t{2} * p.device.multiprocessors;
 }
 
 std::unique_ptr<Operator> prepare_matmul_short(const MatMulProblem& problem, const Preparation& p) {

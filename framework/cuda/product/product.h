@@ -11,7 +11,7 @@ Takes<MatMulProblem> takes_matmul_rows;
 Prepare<MatMulProblem> prepare_matmul_rows;
 
 /// Of few terms, in many products.
-Takes<MatMulProblem> takes_matmul_short;
+Takes<MatMulProblem> takes_matmul_short, matmul_short_pays;
 Prepare<MatMulProblem> prepare_matmul_short;
 
 /// On tensor cores (mma.sync, sm_80) with fp32 accumulation; f16 or bf16.

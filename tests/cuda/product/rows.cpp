@@ -22,6 +22,7 @@ std::vector<Example<MatMulProblem>> matmul() {
       example(true, {2, 3, 70, 99}, {2, 3, 99, 1}, {2, 3, 70, 1}),
       example(false, {5, 256, 64}, {1, 256, 1}, {5, 64, 1}, {.transpose_a = true}),
       example(true, {300, 4, 16}, {300, 16, 72}, {300, 4, 72}),
+      example(false, {64, 4, 32}, {64, 32, 128}, {64, 4, 128}),
       example(true, {2, 3, 17, 196}, {2, 3, 16, 196}, {2, 3, 17, 16}, {.transpose_b = true}),
       example(false, {3, 64, 32}, {3, 64, 32}, {3, 32, 32}, {.transpose_a = true, .alpha = 0.5}),
       example(true, {2, 3, 17, 16}, {2, 3, 16, 196}, {2, 3, 17, 196}),
