@@ -66,7 +66,7 @@ def test_errors_name_the_place(digits, tmp_path):
         digits.classify(tmp_path / "nowhere.png")
     with pytest.raises(lamina.Error, match="no photographs"):
         digits.classify(tmp_path)
-    with pytest.raises(lamina.Error, match="nowhere.onnx: No such file"):
+    with pytest.raises(lamina.Error, match="nowhere.onnx: there is no such file"):
         lamina.load(tmp_path / "nowhere.onnx")
     (tmp_path / "x.safetensors").write_bytes(b"\0" * 40)
     with pytest.raises(lamina.Error, match="x.safetensors"):
