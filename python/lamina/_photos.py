@@ -18,7 +18,7 @@ from ._core import Error, Preprocess
 from ._html import Bar, Classes, brief, table
 from ._network import Idle, Network
 from ._pool import Pool
-from ._shapes import is_open
+from ._shapes import is_open, text_of
 from ._sources import OpenFile
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
@@ -209,11 +209,12 @@ def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Cl
 def preprocess_of(model: Network, what: str = "classify") -> Preprocess:
     """Raises Error unless the model takes photographs."""
     if model.preprocess is None:
-        raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "
-                    "lamina.torchvision_imagenet()")
+        raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess: "
+                    '"imagenet" is what most models want')
     height, width = model.preprocess.crop, model.preprocess.width
     shapes = _core.for_photographs(model.graph, model.preprocess).input_shapes if len(model.input_shapes) == 1 else ()
     wanted = ((3, "?"), (height, "?"), (width, "?"))
     if not shapes or len(shapes[0]) != 4 or any(e not in w for e, w in zip(shapes[0][1:], wanted)):
-        raise Error(f"{what}: expected a model with one input [N, 3, {height}, {width}] for its photographs, got {model.input_shapes}")
+        raise Error(f"{what}: expected a model with one input [N, 3, {height}, {width}] for its photographs, got "
+                    f"{', '.join(map(text_of, model.input_shapes))}; model.preprocess says {height} x {width}")
     return model.preprocess
