@@ -121,6 +121,29 @@ def test_numbers_of_numpy_are_numbers():
             graph.add("wrong", "conv2d", x, weight=(4, 3, 3, 3), stride=wrong)
 
 
+def test_ops_are_checked_when_they_are_added():
+    graph = lamina.Graph()
+    x = graph.input("x", ("N", 3, 8, 8))
+    several = graph.add("conv", "conv2d", x, weight=(4, 3, 3, 3))
+    for op, inputs, fields, said in (("Softmax", x, {"axes": 1}, 'unknown attribute "axes"; nearest: "axis"'),
+                                     ("Softmax", several, {"axis": 9}, "Softmax: there is no axis 9 among 4"),
+                                     ("MatMul", x, {}, "MatMul: expected operand 2, got 1"),
+                                     ("Transpose", x, {"perm": [0, 1]}, "Transpose: expected a perm of 4 axes, got 2"),
+                                     ("conv2d", x, {"weights": (4, 3, 3, 3)}, 'conv2d: expected an array or a shape, "weight"')):
+        with pytest.raises(lamina.Error, match="^wrong: " + re.escape(said)):
+            graph.add("wrong", op, inputs, **fields)
+    assert "wrong" not in graph.nodes
+    # What some number of images, or some value, may make right is not refused before that is known.
+    eight = graph.add("eight", "Reshape", [x, graph.constant("shape", np.array([8, 192]))])
+    told = graph.add("told", "Reshape", [x, graph.input("to", (2,), "i64")])
+    graph.output(graph.add("y", "Softmax", eight, axis=1))
+    graph.output(graph.add("z", "Relu", told))
+    with pytest.raises(lamina.Error, match="eight: Reshape: cannot read"):
+        graph.compile(device="cpu", batch=7, constants={"to": np.array([1, -1])})
+    assert [y.shape for y in graph.compile(device="cpu", batch=8, constants={"to": np.array([1, -1])})(np.ones((8, 3, 8, 8), np.float32))] == [
+        (8, 192), (1, 1536)]
+
+
 def test_lists_of_what_is_no_number_are_refused(digits):
     x = np.zeros((1, 3, 32, 32)).tolist()
     for wrong in (None, "5", 1j, b"5"):
