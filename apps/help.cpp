@@ -88,34 +88,26 @@ const CLI::App& named(const CLI::App& app, std::span<char* const> arguments) {
 std::string of_other_programs(const CLI::App& command, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> others[] = {{"--threshold", "--confidence"},
                                                                       {"--thresh", "--confidence"},
-                                                                      {"--score", "--confidence"},
                                                                       {"--nms", "--iou"},
                                                                       {"--max-det", "--most"},
                                                                       {"--output", "--out"},
                                                                       {"--output", "--json"},
-                                                                      {"--outdir", "--out"},
-                                                                      {"--save", "--out"},
                                                                       {"--imgsz", "--size"},
                                                                       {"--img", "--size"},
                                                                       {"--img-size", "--size"},
-                                                                      {"--resolution", "--size"},
                                                                       {"--topk", "--top"},
                                                                       {"--top-k", "--top"},
                                                                       {"--names", "--labels"},
                                                                       {"--classes", "--labels"},
                                                                       {"--workers", "--threads"},
-                                                                      {"--jobs", "--threads"},
                                                                       {"--network", "--model"},
-                                                                      {"--onnx", "--model"},
                                                                       {"--gpu", "--device cuda"},
                                                                       {"--cuda", "--device cuda"},
                                                                       {"--cpu", "--device cpu"},
                                                                       {"--half", "--precision fp16"},
                                                                       {"--fp16", "--precision fp16"},
-                                                                      {"--normalize", "--preprocess"},
                                                                       {"--save-txt", "--txt"},
                                                                       {"--save-crop", "--crops"},
-                                                                      {"--bind", "--host"},
                                                                       {"--o", "--out"},
                                                                       {"--o", "--json"},
                                                                       {"--m", "--model"},
@@ -150,6 +142,12 @@ std::string unknown_option(const CLI::App& command, std::span<char* const> argum
     const std::string there_is_none = "there is no option " + argument.substr(0, argument.find('='));
     if (const std::string own = of_other_programs(command, option); !own.empty()) {
       return detail::concat(there_is_none, "; did you mean ", own, '?');
+    }
+    constexpr std::string_view of_files = " --model --input --in --file --photo --photos --image --images --source ";
+    const auto options = command.get_options();
+    const bool by_place = std::ranges::any_of(options, [](const auto* each) { return each->get_positional(); });
+    if (by_place && of_files.find(' ' + option + ' ') != of_files.npos) {
+      return detail::concat(there_is_none, ": files stand without one, as in ", command.get_name(), " FILE");
     }
     const auto longer = std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(option); });
     if (longer != names.end()) return detail::concat(there_is_none, "; did you mean ", *longer, '?');

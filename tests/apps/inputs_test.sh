@@ -105,6 +105,8 @@ expect 2 'there is no option --output; did you mean --json\?' classify "$photo" 
 expect 2 'there is no option --output; did you mean --out\?' features "$photo" --output x.png
 expect 2 'there is no option --imgsz; did you mean --size\?' classify "$photo" --imgsz 224
 expect 2 'there is no option -m; did you mean --model\?' classify "$photo" -m digits
+expect 2 'there is no option --image: files stand without one, as in classify FILE' classify --image "$photo"
+expect 2 'there is no option --model: files stand without one, as in inspect FILE' inspect --model digits
 expect 2 'there is no option -x; did you mean ' classify "$photo" -x
 expect 2 'did you mean lamina classify .*png\?' "$photo"
 expect 2 'did you mean lamina inspect .*/digits.safetensors\?' "$source/weights/digits.safetensors"
