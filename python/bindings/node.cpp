@@ -69,7 +69,8 @@ Trial trial_of(const Shape& declared, DType dtype) {
 
 Trial trial_of(const std::string& name, const std::shared_ptr<Module>& module, std::span<const Trial* const> operands) {
   Trial result;
-  const bool computed = std::ranges::any_of(operands, [](const Trial* of) { return of != nullptr && !of->constant; });
+  const auto is_constant = [](const Trial* of) { return of == nullptr || of->constant; };
+  const bool computed = operands.empty() || !std::ranges::all_of(operands, is_constant);
   std::array<std::string, 2> wrong;
   for (std::size_t i = 0; computed && i < wrong.size(); ++i) {
     Graph graph;

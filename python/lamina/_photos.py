@@ -64,7 +64,9 @@ def photos_of(folder: Path) -> list[str]:
     """The photographs of a folder, by their names, sorted. Raises Error if there are none."""
     found = sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     if not found:
-        raise Error(f"{folder}: no photographs in this folder")
+        below = next((path for path in folder.iterdir() if path.is_dir()), None)
+        hint = "" if below is None else f'; those of folders in it are a list: list(pathlib.Path("{folder}").rglob("*.jpg"))'
+        raise Error(f"{folder}: no photographs in this folder{hint}")
     return found
 
 
@@ -139,11 +141,14 @@ class Classifiers:
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
-        if not isinstance(top, (int, np.integer)) or top < 0:
-            raise Error(f"top: expected 0 classes or more, got {top!r}")
+        for name, value, least in (("top", top, 0), ("batch", batch, 1)):
+            if not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name}: expected a whole number, got {value!r}")
+            if value < least:
+                raise Error(f"{name}: expected {least} or more, got {value}")
         single = is_one(photos)
         work = listed(photos)
-        batch = max(1, min(batch, len(work)))
+        batch = max(1, min(int(batch), len(work)))
         key = {**options, "batch": batch, "preprocess": self.model.preprocess}
         with self.idle.one(self.model.graph, key, lambda: Classifier(self.model, batch, dict(options))) as classifier:
             classifier.check_labels()  # they may be others than when it was made
