@@ -257,12 +257,14 @@ std::string problem_of(const CLI::ParseError& error, const CLI::App& app, std::s
   const std::string text = error.what();
   const CLI::App& command = named(app, arguments);
   if (text.starts_with("The following argument")) {
-    const std::string first = text.substr(text.find(": ") + 2);
+    std::string first = text.substr(text.find(": ") + 2);
+    first.resize(std::min(first.find(' '), first.size()));
     const bool is_model = first.ends_with(".onnx") || first.ends_with(".safetensors");
-    return detail::concat(first.substr(0, first.find(' ')), " stands alone: ",
-                          is_model && command.get_option_no_throw("--model") != nullptr
-                              ? "a model is behind --model, as in --model " + first.substr(0, first.find(' '))
-                              : "this command takes no file or value of that kind");
+    const std::string option = is_model ? "--model" : "--input";
+    return detail::concat(first, " stands alone: ",
+                          command.get_option_no_throw(option) == nullptr
+                              ? "this command takes no file or value of that kind"
+                              : detail::concat("files are behind options here, ", option, ' ', first));
   }
   if (const std::size_t end = text.find(" is required"); end != text.npos && text.starts_with("--")) {
     const CLI::Option* const option = command.get_option_no_throw(text.substr(0, end));

@@ -97,7 +97,8 @@ expect 2 'expected a command \(lamina bench --help' bench
 expect 2 '^lamina: expected --out FILE \(' quantize "$net" "$photo"
 expect 2 '^lamina: expected a file \(' inspect
 expect 2 'expected --golden or --against' verify --model digits
-expect 2 'net.onnx stands alone: a model is behind --model, as in --model net.onnx' verify net.onnx --against fp32
+expect 2 'net.onnx stands alone: files are behind options here, --model net.onnx' verify net.onnx --against fp32
+expect 2 'x.png stands alone: files are behind options here, --input x.png' run digits x.png
 expect 2 '3 stands alone: this command takes no file or value of that kind' doctor 3
 # what is called otherwise elsewhere, and a file in the place of a command
 expect 2 'there is no option --half; did you mean --precision fp16\?' classify "$photo" --half
