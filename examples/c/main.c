@@ -31,7 +31,8 @@ int main(int argc, char** argv) {
   check(lamina_model_load(argv[1], &model));
   check(lamina_model_compile(model, NULL, &plan)); /* fp32, one photograph, a GPU if there is one */
 
-  const lamina_port* port = NULL; /* of the input, whatever its form: [1, 3, 224, 224], [1, 48, 320, 3], [1, 1, 28, 28] */
+  const lamina_port* port =
+      NULL; /* of the input, whatever its form: [1, 3, 224, 224], [1, 48, 320, 3], [1, 1, 28, 28] */
   size_t ports = 0;
   check(lamina_plan_inputs(plan, &port, &ports));
   if (ports != 1 || port->dtype != LAMINA_F32) {
