@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
+#include "photos/photos.h"
 #include "words.h"
 
 namespace lamina::app {
@@ -73,6 +75,50 @@ bool is_rare(const CLI::Option& option) {
                              [](const std::string& name) { return rare.find(' ' + name + ' ') != rare.npos; });
 }
 
+/// The command that the arguments name, as far as they name one.
+const CLI::App& named(const CLI::App& app, std::span<char* const> arguments) {
+  if (arguments.empty()) return app;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == arguments[0]) return named(*command, arguments.subspan(1));
+  }
+  return app;
+}
+
+/// The option that is called otherwise elsewhere, with a value where that says it: --confidence of --threshold.
+std::string of_other_programs(const CLI::App& command, std::string_view option) {
+  constexpr std::pair<std::string_view, std::string_view> others[] = {{"--threshold", "--confidence"},
+                                                                      {"--thresh", "--confidence"},
+                                                                      {"--nms", "--iou"},
+                                                                      {"--max-det", "--most"},
+                                                                      {"--output", "--out"},
+                                                                      {"--output", "--json"},
+                                                                      {"--imgsz", "--size"},
+                                                                      {"--img", "--size"},
+                                                                      {"--img-size", "--size"},
+                                                                      {"--topk", "--top"},
+                                                                      {"--top-k", "--top"},
+                                                                      {"--names", "--labels"},
+                                                                      {"--classes", "--labels"},
+                                                                      {"--workers", "--threads"},
+                                                                      {"--network", "--model"},
+                                                                      {"--gpu", "--device cuda"},
+                                                                      {"--cuda", "--device cuda"},
+                                                                      {"--cpu", "--device cpu"},
+                                                                      {"--half", "--precision fp16"},
+                                                                      {"--fp16", "--precision fp16"},
+                                                                      {"--save-txt", "--txt"},
+                                                                      {"--save-crop", "--crops"},
+                                                                      {"--o", "--out"},
+                                                                      {"--o", "--json"},
+                                                                      {"--m", "--model"},
+                                                                      {"--i", "--input"}};
+  for (const auto& [other, own] : others) {
+    const std::string name(own.substr(0, own.find(' ')));
+    if (other == option && command.get_option_no_throw(name) != nullptr) return std::string(own);
+  }
+  return "";
+}
+
 /// "there is no option ..." for the first argument that looks like one and is none of the command's; empty if all is
 /// well.
 std::string unknown_option(const CLI::App& command, std::span<char* const> arguments) {
@@ -82,6 +128,8 @@ std::string unknown_option(const CLI::App& command, std::span<char* const> argum
     const bool is_word =
         option.size() > 2 && option[0] == '-' && std::isalpha(static_cast<unsigned char>(option[1])) != 0;
     if (is_word) option.insert(0, "-");  // -top
+    const bool is_letter = option.size() == 2 && std::isalpha(static_cast<unsigned char>(option[1])) != 0;
+    if (is_letter && command.get_option_no_throw(option) == nullptr) option.insert(0, "-");  // -m
     const CLI::Option* const known = command.get_option_no_throw(option);
     if (known != nullptr && known->get_expected_max() == 0 && option.size() < argument.size()) {
       return detail::concat(option, ": takes no value, got ", detail::quote(argument.substr(option.size() + 1)));
@@ -92,6 +140,15 @@ std::string unknown_option(const CLI::App& command, std::span<char* const> argum
       for (const std::string& name : each->get_lnames()) names.push_back("--" + name);
     }
     const std::string there_is_none = "there is no option " + argument.substr(0, argument.find('='));
+    if (const std::string own = of_other_programs(command, option); !own.empty()) {
+      return detail::concat(there_is_none, "; did you mean ", own, '?');
+    }
+    constexpr std::string_view of_files = " --model --input --in --file --photo --photos --image --images --source ";
+    const auto options = command.get_options();
+    const bool by_place = std::ranges::any_of(options, [](const auto* each) { return each->get_positional(); });
+    if (by_place && of_files.find(' ' + option + ' ') != of_files.npos) {
+      return detail::concat(there_is_none, ": files stand without one, as in ", command.get_name(), " FILE");
+    }
     const auto longer = std::ranges::find_if(names, [&](const std::string& name) { return name.starts_with(option); });
     if (longer != names.end()) return detail::concat(there_is_none, "; did you mean ", *longer, '?');
     std::string others;  // of which it is an option
@@ -172,7 +229,7 @@ std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
     return detail::concat(before.starts_with("--") ? before : "a command, a file or an option",
                           ": got \"\", which names nothing; a shell writes it for a variable that is not set");
   }
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto commands = app.get_subcommands([](const CLI::App* each) { return !each->get_name().empty(); });
   if (commands.empty()) return unknown_option(app, arguments);
   if (arguments.empty()) return "";
   if (arguments[0][0] == '-') return unknown_option(app, arguments.first(1));
@@ -187,12 +244,37 @@ std::string misspelling(const CLI::App& app, std::span<char* const> arguments) {
     return detail::concat("this build has no ", word,
                           ": scripts/build_wheel.sh makes a package that has it; or configure with ", room.needs);
   }
+  std::error_code ignored;
+  const bool is_file = std::filesystem::exists(word, ignored);
+  const bool is_model = is_file && !std::filesystem::is_directory(word, ignored) && !is_photo(word);
   return detail::concat("there is no command ", detail::quote(word), "; did you mean ",
-                        detail::nearest_names(word, names, 1).front(), '?');
+                        is_file ? (is_model ? "lamina inspect " : "lamina classify ") + word
+                                : detail::nearest_names(word, names, 1).front(),
+                        '?');
 }
 
-std::string problem_of(const CLI::ParseError& error) {
+std::string problem_of(const CLI::ParseError& error, const CLI::App& app, std::span<char* const> arguments) {
   const std::string text = error.what();
+  const CLI::App& command = named(app, arguments);
+  if (text.starts_with("The following argument")) {
+    std::string first = text.substr(text.find(": ") + 2);
+    first.resize(std::min(first.find(' '), first.size()));
+    const bool is_model = first.ends_with(".onnx") || first.ends_with(".safetensors");
+    const std::string option = is_model ? "--model" : "--input";
+    return detail::concat(first, " stands alone: ",
+                          command.get_option_no_throw(option) == nullptr
+                              ? "this command takes no file or value of that kind"
+                              : detail::concat("files are behind options here, ", option, ' ', first));
+  }
+  if (const std::size_t end = text.find(" is required"); end != text.npos && text.starts_with("--")) {
+    const CLI::Option* const option = command.get_option_no_throw(text.substr(0, end));
+    return "expected " + text.substr(0, end) + (option == nullptr ? "" : ' ' + value_name(option->get_type_name()));
+  }
+  if (const std::string_view one = "Exactly 1 option from ["; text.starts_with(one)) {
+    std::string names = text.substr(one.size(), text.find(']') - one.size());
+    if (const std::size_t comma = names.find(','); comma != names.npos) names.replace(comma, 1, " or ");
+    return "expected " + names;
+  }
   if (error.get_name() == "ValidationError") return text;
   const bool twice = error.get_name() == "ArgumentMismatch" && text.find("At Most") != text.npos;
   if (twice) return text.substr(0, text.find(": ")) + ": given twice";
@@ -201,16 +283,15 @@ std::string problem_of(const CLI::ParseError& error) {
       {"A subcommand is required", "expected a command"},
       {" excludes ", ": not with "},
       {" requires ", " needs "},
+      {"file is required", "expected a file"},
       {"photos is required", "expected photographs: files, folders, or - for stdin"}};
   return detail::in_words(text, words);
 }
 
 std::string command_line(const CLI::App& app, std::span<char* const> arguments) {
-  std::string line = app.get_name();
-  if (arguments.empty()) return line;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == arguments[0]) line += ' ' + command_line(*command, arguments.subspan(1));
-  }
+  std::string line;
+  for (const CLI::App* each = &named(app, arguments); each != nullptr; each = each->get_parent())
+    line.insert(0, each->get_name() + (line.empty() ? "" : " "));
   return line;
 }
 

@@ -30,7 +30,7 @@ class HelpFormatter : public CLI::Formatter {
 std::string misspelling(const CLI::App& app, std::span<char* const> arguments);
 
 /// What the parser found wrong, in our words.
-std::string problem_of(const CLI::ParseError& error);
+std::string problem_of(const CLI::ParseError& error, const CLI::App& app, std::span<char* const> arguments);
 
 /// "lamina bench model": the command that the arguments name, as far as they name one.
 std::string command_line(const CLI::App& app, std::span<char* const> arguments);

@@ -103,9 +103,12 @@ std::string model_file(const std::string& name) {
   if (name.empty() || name.find_first_of("./") != name.npos) return name;
   if (fs::exists(fetched, ignored)) return fetched.string();
   if (name == "classifier") fail("classifier: python -m lamina.get_classifier brings it");
+  const auto networks = network_names();
+  if (std::ranges::find(networks, name) != networks.end())
+    fail(fmt::format("{} is a network without weights: --arch {} --weights FILE runs it", name, name));
   const std::vector<std::string> names = {"digits", "alexnet-conv1", "classifier"};
-  fail(fmt::format("cannot read {}: there is no such file, and no model of that name; did you mean {}?",
-                   detail::printable(name), detail::nearest_names(name, names, 1).front()));
+  fail(fmt::format("cannot read {}: there is no such file, and no model of that name{}", detail::printable(name),
+                   detail::nearest_text(name, names)));
 }
 
 std::string fetched_classifier() {

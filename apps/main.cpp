@@ -107,7 +107,7 @@ int run_command(int argc, char** argv) {
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ParseError& error) {
-    return usage_error(problem_of(error));
+    return usage_error(problem_of(error, app, arguments));
   } catch (const Failed&) {
     return exit_failed;
   } catch (const std::bad_alloc&) {

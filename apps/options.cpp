@@ -92,7 +92,10 @@ CLI::Validator real_number(double least, double most) {
       [least, most](std::string& text) {
         double number = -1;
         if (CLI::detail::lexical_cast(text, number) && number >= least && number <= most) return std::string();
-        return fmt::format("expected a number from {} to {}, got \"{}\"", least, most, text);
+        const auto percent = number_in<double>(text.substr(0, text.find('%')));
+        const bool of_hundred = most == 1 && percent && *percent > 1 && *percent <= 100;
+        return fmt::format("expected a number from {} to {}, got \"{}\"{}", least, most, text,
+                           of_hundred ? fmt::format("; did you mean {}?", *percent / 100) : "");
       },
       "");
 }

@@ -138,7 +138,7 @@ void detect(const DetectCommand& command) {
   const std::size_t at_once = how.devices.size() > 1 ? 2 * how.devices.size() : 1;
   const bool good = each_photo(found, at_once, list, work, [&](const fs::path& photo, DetectOutcome& outcome) {
     if (!command.no_pictures) outcome.text += "  " + pictures.write(photo, outcome.picture) + '\n';
-    files.write(outcome.found, outcome.crops);
+    outcome.text += files.write(outcome.found, outcome.crops);
     if (prose) fmt::print("{}", outcome.text);
     if (command.csv) fmt::print("{}", to_csv(outcome.found));
     if (command.json.asked()) list.push_back(to_json(outcome.found));

@@ -57,18 +57,24 @@ std::vector<std::string> DetectFiles::crops_of(const Image& photo, const FoundTh
   return crops;
 }
 
-void DetectFiles::write(const FoundThings& found, const std::vector<std::string>& crops) const {
+std::string DetectFiles::write(const FoundThings& found, const std::vector<std::string>& crops) const {
   const fs::path folder = photos_.folder_of(found.photo);
   const std::string stem = found.photo.stem().string();
+  std::string said;
   if (!labels_.empty()) {
     make_folder("--txt", labels_ / folder);
-    write_text((labels_ / folder / (stem + ".txt")).string(), to_yolo(found));
+    const std::string path = (labels_ / folder / (stem + ".txt")).string();
+    write_text(path, to_yolo(found));
+    said += fmt::format("  wrote {}\n", detail::printable(path));
   }
   for (std::size_t i = 0; i < crops.size(); ++i) {
     const fs::path of_class = crops_ / folder / folder_of(found.names[i]);
     make_folder("--crops", of_class);
     write_text((of_class / fmt::format("{}-{}{}", stem, i + 1, jpeg_ ? ".jpg" : ".png")).string(), crops[i]);
   }
+  if (!crops.empty())
+    said += fmt::format("  wrote {} crops to {}\n", crops.size(), detail::printable((crops_ / folder).string()));
+  return said;
 }
 
 std::string to_yolo(const FoundThings& found) {

@@ -20,8 +20,8 @@ class DetectFiles {
 
   /// The picture of each thing, if they are asked for.
   std::vector<std::string> crops_of(const Image& photo, const FoundThings& found) const;
-  /// Writes what is asked for, to be called for one photograph after the other. Throws Error.
-  void write(const FoundThings& found, const std::vector<std::string>& crops) const;
+  /// Writes what is asked for, to be called for one photograph after the other; the lines that say so. Throws Error.
+  std::string write(const FoundThings& found, const std::vector<std::string>& crops) const;
 
  private:
   std::string labels_, crops_;

@@ -249,14 +249,9 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
   const auto wanted = static_cast<Aspect>(std::ranges::find(fit_names, fit) - fit_names.begin());
   const bool refitted = !fit.empty() && wanted != result.aspect;
   if (!fit.empty()) result.aspect = wanted;
-  if (result.crop == 0 || refitted) {
-    result.resize = height;  // all of it
-  } else if (height != result.crop) {
-    // The same margin around a picture of another size.
-    result.resize = static_cast<int>(std::lround(static_cast<double>(height) * result.resize / result.crop));
-  }
+  if (result.crop == 0 || refitted) result.resize = result.crop = height;  // all of it
+  result = resized_to(result, height, width);
   if (resize > 0) result.resize = resize;
-  result.crop = height, result.crop_width = width == height ? 0 : width;
   if (!fill.empty()) result.fill = levels(fill);
   if (refitted) {
     result.rounding = wanted == Aspect::letterbox ? Rounding::nearest : Rounding::down;

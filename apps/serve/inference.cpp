@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lamina/base/json.h"
+#include "lamina/base/names.h"
 #include "words.h"
 
 namespace lamina::app {
@@ -102,7 +103,8 @@ bool flag(const Json& json, const char* name, bool otherwise) {
 
 std::size_t index_of(std::span<const std::string> names, const std::string& name, const char* what) {
   const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) refuse(fmt::format("the model has no {} \"{}\"", what, name));
+  if (found == names.end())
+    refuse(fmt::format("the model has no {} \"{}\"{}", what, name, detail::nearest_text(name, names)));
   return static_cast<std::size_t>(found - names.begin());
 }
 

@@ -9,6 +9,7 @@
 #include <locale>
 #include <new>
 #include <sstream>
+#include <system_error>
 
 #include "lamina/base/names.h"
 
@@ -41,6 +42,11 @@ void throw_error(std::string_view message, ErrorKind kind) { throw Error(printab
 
 ErrorKind kind_of(int error) {
   return error == ENOENT || error == ENOTDIR ? ErrorKind::no_such_file : ErrorKind::file_access;
+}
+
+std::string words_of(int error) {
+  if (kind_of(error) == ErrorKind::no_such_file) return "there is no such file";
+  return error == EISDIR ? "this is a folder" : std::generic_category().message(error == 0 ? EIO : error);
 }
 
 void rethrow_at(const std::string& name) {

@@ -96,6 +96,9 @@ template <class... Parts>
 /// Of a file that cannot be read, by errno: ENOENT and ENOTDIR say that it is not there.
 LAMINA_API ErrorKind kind_of(int error);
 
+/// What errno says, in a message that begins with "cannot read PATH: ".
+LAMINA_API std::string words_of(int error);
+
 /// Throws the exception that is being handled again, with the name in front. What is no Error becomes one, and is kept
 /// in it as std::nested_exception.
 [[noreturn]] LAMINA_API void rethrow_at(const std::string& name);

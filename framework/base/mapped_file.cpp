@@ -24,7 +24,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void fail_with(const std::string& path, int error) {
-  fail(kind_of(error), "cannot read ", path, ": ", std::generic_category().message(error));
+  fail(kind_of(error), "cannot read ", path, ": ", words_of(error));
 }
 
 }  // namespace

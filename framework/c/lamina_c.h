@@ -252,9 +252,9 @@ LAMINA_C_API lamina_status lamina_plan_run_into(lamina_plan* plan, const lamina_
                                                 const lamina_tensor* outputs, size_t output_count, void* stream);
 
 /// Says how photographs become the model's input. Most .onnx files do not say it. It is a name, as of the command's
-/// --preprocess: "imagenet" for most networks, "symmetric", "caffe", "yolo" or "yolox". Or it is a JSON object as in
-/// model files, {"resize": 256, "crop": 224, "mean": [0, 0, 0]}; docs/formats.md has its keys. Do not call this while
-/// others use the model.
+/// --preprocess: "imagenet" for most networks, "symmetric", "caffe", "yolo" or "yolox", made for the size of the
+/// model's input. Or it is a JSON object as in model files, {"resize": 256, "crop": 224, "mean": [0, 0, 0]};
+/// docs/formats.md has its keys. Do not call this while others use the model.
 LAMINA_C_API lamina_status lamina_model_set_preprocess(lamina_model* model, const char* preprocess);
 /// The size of the model's input: a photograph becomes f32 [3, side, side]. The model's file or
 /// lamina_model_set_preprocess tells it. It is an error if neither does, if the input is not square, or if the model's

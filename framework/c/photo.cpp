@@ -58,7 +58,8 @@ lamina_status lamina_model_set_preprocess(lamina_model* model, const char* prepr
     require(model, "model", preprocess, "preprocess");
     const std::string_view text = preprocess;
     const bool json = text.find('{') != text.npos;
-    model->model.preprocess = json ? lamina::detail::preprocess_from_json(text) : lamina::named_preprocess(text);
+    model->model.preprocess =
+        json ? lamina::detail::preprocess_from_json(text) : lamina::named_preprocess(text, model->model.graph);
   });
 }
 

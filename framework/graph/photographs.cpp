@@ -6,6 +6,7 @@
 
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "lamina/images/named_preprocess.h"
 #include "lamina/ops/element_type.h"
 #include "lamina/ops/op.h"
 
@@ -83,6 +84,24 @@ void take_photographs(Graph& graph) {
   }
   for (const int output : graph.outputs()) result.output(made[static_cast<std::size_t>(output)]);
   graph = std::move(result);
+}
+
+Preprocess named_preprocess(std::string_view name, const Graph& graph) {
+  const Preprocess settings = named_preprocess(name);
+  if (graph.inputs().size() != 1) return settings;
+  const auto form = picture_input(*graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape);
+  constexpr std::int64_t most = 10000;  // of Preprocess::crop
+  const auto is_side = [](std::int64_t side) { return side > 0 && side <= most; };
+  if (!form || !is_side(form->height) || !is_side(form->width)) return settings;
+  return resized_to(settings, static_cast<int>(form->height), static_cast<int>(form->width));
+}
+
+Preprocess resized_to(Preprocess settings, int height, int width) {
+  if (height != settings.crop && settings.crop > 0) {
+    settings.resize = static_cast<int>(std::lround(static_cast<double>(height) * settings.resize / settings.crop));
+  }
+  settings.crop = height, settings.crop_width = width == height ? 0 : width;
+  return settings;
 }
 
 void require_levels(const Graph& graph, const Preprocess& preprocess) {

@@ -26,6 +26,13 @@ LAMINA_API std::optional<PictureInput> picture_input(const Shape& shape);
 /// already, or takes no pictures, stays as it is. A program can then prepare photographs alike for every classifier.
 LAMINA_API void take_photographs(Graph& graph);
 
+/// The usual way of that name for pictures of the size that the graph's one input fixes, with the same margin around
+/// them. A graph that leaves its size open, or takes no pictures, changes nothing. Throws Error as without a graph.
+LAMINA_API Preprocess named_preprocess(std::string_view name, const Graph& graph);
+
+/// The same preprocessing for pictures of height x width, with the same margin around them.
+LAMINA_API Preprocess resized_to(Preprocess settings, int height, int width);
+
 /// Throws Error unless photographs prepared like this are numbers that the graph's one input takes: one of whole
 /// numbers takes levels, of a mean of 0, a std of 1 and a divisor of 1.
 LAMINA_API void require_levels(const Graph& graph, const Preprocess& preprocess);

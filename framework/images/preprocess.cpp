@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/images/resize.h"
 #include "lamina/images/two_taps.h"
 
@@ -111,11 +112,13 @@ const std::vector<std::pair<std::string, Preprocess>>& named_preprocesses() {
 
 Preprocess named_preprocess(std::string_view name) {
   std::string names;
+  std::vector<std::string> all;
   for (const auto& [known, settings] : named_preprocesses()) {
     if (known == name) return settings;
-    names += (names.empty() ? "" : ", ") + known;
+    names += (names.empty() ? "" : ", ") + all.emplace_back(known);
   }
-  detail::fail("preprocess: expected one of ", names, ", got \"", name, '"');
+  detail::fail("preprocess: expected one of ", names, ", got \"", name,
+               "\"; nearest: ", detail::quote(detail::nearest_names(name, all, 1).front()));
 }
 
 Window window_of(int width, int height, const Preprocess& settings) {

@@ -24,7 +24,9 @@ Device parse_device(std::string_view text) {
     const auto [stop, error] = std::from_chars(text.data() + 5, end, index);
     valid = error == std::errc() && stop == end && index >= 0;
   }
-  if (!valid) detail::fail("device: expected auto, cpu, cuda or cuda:INDEX, got \"", text, '"');
+  if (!valid)
+    detail::fail("device: expected auto, cpu, cuda or cuda:INDEX, got \"", text, '"',
+                 text.starts_with("gpu") || text.starts_with("GPU") ? "; a GPU is called cuda" : "");
   detail::require_cuda_device(index);
   return Device::cuda(index);
 }

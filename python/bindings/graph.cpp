@@ -10,6 +10,7 @@
 
 #include "gil.h"
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/graph/resolve.h"
 #include "lamina/ops/op.h"
 #include "lent.h"
@@ -29,32 +30,45 @@ using Self = nb::handle_t<Graph>;
 struct PyValue {
   nb::object graph;
   Value value;
+  Trial trial;
 };
 
 Graph& graph_of(nb::handle self) { return nb::cast<Graph&>(self); }
 
-Value value_from(Self self, nb::handle value) {
+const PyValue& value_from(Self self, nb::handle value) {
   if (!nb::isinstance<PyValue>(value)) {
     throw nb::type_error(detail::concat("expected a Value, got ", nb::repr(value).c_str()).c_str());
   }
   const auto& given = nb::cast<const PyValue&>(value);
   if (!given.graph.is(self)) fail("graph: ", nb::repr(value).c_str(), " is a value of another graph");
-  return given.value;
+  return given;
 }
 
-std::vector<Value> values_from(Self self, nb::handle inputs) {
-  if (nb::isinstance<PyValue>(inputs)) return {value_from(self, inputs)};
+PyValue added(Self self, const std::string& name, const std::shared_ptr<Module>& module, nb::handle inputs) {
   std::vector<Value> values;
-  for (const nb::handle input : inputs) values.push_back(input.is_none() ? Value() : value_from(self, input));
-  return values;
+  std::vector<const Trial*> trials;
+  const auto take = [&](nb::handle input) {
+    const PyValue* given = input.is_none() ? nullptr : &value_from(self, input);
+    values.push_back(given == nullptr ? Value() : given->value);
+    trials.push_back(given == nullptr ? nullptr : &given->trial);
+  };
+  if (nb::isinstance<PyValue>(inputs)) {
+    take(inputs);
+  } else {
+    for (const nb::handle input : inputs) take(input);
+  }
+  Trial trial = trial_of(name, module, trials);
+  return {nb::borrow(self), graph_of(self).add(name, module, values), std::move(trial)};
 }
 
 PyValue add_node(Self self, const std::string& name, const std::string& op, nb::handle inputs,
                  const nb::kwargs& fields) {
   try {
-    return {nb::borrow(self), graph_of(self).add(name, module_from(op, fields), values_from(self, inputs))};
+    return added(self, name, module_from(op, fields), inputs);
   } catch (const Error& error) {
-    const std::string message = error.what();
+    constexpr std::pair<std::string_view, std::string_view> words[] = {
+        {"the file has no tensor ", "expected an array or a shape, "}, {" for this node", ""}};
+    const std::string message = detail::in_words(error.what(), words);
     if (message.starts_with(name + ": ")) throw;
     fail(name, ": ", message);
   }
@@ -129,27 +143,6 @@ std::string graph_text(const Graph& graph) {
 
 }  // namespace
 
-Weights weights_from(nb::handle source, const OpenOptions& options) {
-  if (nb::isinstance<nb::bytes>(source)) {
-    const std::span file = bytes_of(source);
-    const WithoutGil release;
-    return Weights::open(file, options);
-  }
-  if (!nb::isinstance<nb::dict>(source)) {
-    const auto path = as<std::filesystem::path>(source, "weights", "a path, the bytes of a file, or a dict of arrays");
-    const WithoutGil release;
-    return Weights::open(path, options);
-  }
-  if (!(options.key + options.strip_prefix).empty())
-    detail::fail("key and strip_prefix are for files; weights are a dict");
-  Weights weights;
-  for (const auto& [key, value] : nb::borrow<nb::dict>(source)) {
-    const auto name = as<std::string>(key, "weights", "names");
-    weights.set(name, copy_of(value, name));
-  }
-  return weights;
-}
-
 #define LAMINA_COMPILE "(self, preprocess: Preprocess | None = None, /, **options: typing.Any) -> "
 
 void bind_graph(nb::module_& m) {
@@ -171,8 +164,10 @@ void bind_graph(nb::module_& m) {
       .def(
           "input",
           [](Self self, std::string name, nb::handle shape, const std::string& dtype) {
-            return PyValue{nb::borrow(self),
-                           graph_of(self).input(std::move(name), shape_from(shape), dtype_from(dtype))};
+            const Shape declared = shape_from(shape);
+            const DType type = dtype_from(dtype);
+            return PyValue{nb::borrow(self), graph_of(self).input(std::move(name), declared, type),
+                           trial_of(declared, type)};
           },
           nb::arg("name"), nb::arg("shape"), nb::arg("dtype") = "f32",
           nb::sig(
@@ -190,13 +185,13 @@ void bind_graph(nb::module_& m) {
           "constant",
           [](Self self, std::string name, nb::handle value) {
             auto module = std::make_shared<Constant>(copy_of(value, name));
-            return PyValue{nb::borrow(self),
-                           graph_of(self).add(std::move(name), std::move(module), std::span<const Value>())};
+            const Value node = graph_of(self).add(std::move(name), module, std::span<const Value>());
+            return PyValue{nb::borrow(self), node, {.ports = {}, .constant = std::move(module)}};
           },
           nb::arg("name"), nb::arg("value"), nb::sig("def constant(self, name: str, value: typing.Any) -> Value"),
           "Adds a tensor that is part of the network.")
       .def(
-          "output", [](Self self, nb::handle value) { graph_of(self).output(value_from(self, value)); },
+          "output", [](Self self, nb::handle value) { graph_of(self).output(value_from(self, value).value); },
           nb::arg("value"), nb::sig("def output(self, value: Value) -> None"),
           "Marks a value as an output, in the order of the calls.")
       .def(

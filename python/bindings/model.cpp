@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "gil.h"
-#include "graph.h"
 #include "known_weights.h"
 #include "lamina/base/error.h"
 #include "lamina/files/safetensors.h"
@@ -21,6 +20,7 @@
 #include "lamina/graph/scores.h"
 #include "lamina/onnx/onnx.h"
 #include "lent.h"
+#include "node.h"
 #include "options.h"
 #include "photos/notes_beside.h"
 #include "result.h"
@@ -136,6 +136,27 @@ Model model_of(const Graph& graph, std::optional<Preprocess> preprocess, std::ve
   model.labels = std::move(labels);
   model.metadata = std::move(metadata);
   return model;
+}
+
+Weights weights_from(nb::handle source, const OpenOptions& options) {
+  if (nb::isinstance<nb::bytes>(source)) {
+    const std::span file = bytes_of(source);
+    const WithoutGil release;
+    return Weights::open(file, options);
+  }
+  if (!nb::isinstance<nb::dict>(source)) {
+    const auto path = as<std::filesystem::path>(source, "weights", "a path, the bytes of a file, or a dict of arrays");
+    const WithoutGil release;
+    return Weights::open(path, options);
+  }
+  if (!(options.key + options.strip_prefix).empty())
+    detail::fail("key and strip_prefix are for files; weights are a dict");
+  Weights weights;
+  for (const auto& [key, value] : nb::borrow<nb::dict>(source)) {
+    const auto name = as<std::string>(key, "weights", "names");
+    weights.set(name, copy_of(value, name));
+  }
+  return weights;
 }
 
 void bind_model(nb::module_& m) {

@@ -32,6 +32,9 @@ class ModelSource {
 /// The bytes of a `bytes`.
 std::span<const std::byte> bytes_of(nanobind::handle bytes);
 
+/// The parameters out of a path, which `options` are for, or a dict of arrays.
+Weights weights_from(nanobind::handle source, const OpenOptions& options);
+
 /// What exporters note, by its keys.
 using Metadata = decltype(Model::metadata);
 

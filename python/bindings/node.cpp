@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lamina/base/error.h"
+#include "lamina/graph/resolve.h"
 #include "lamina/layers/op_table.h"
 #include "lamina/ops/op.h"
 #include "lamina/ops/table.h"
@@ -51,6 +52,49 @@ Attribute attribute_from(nb::handle given, const std::string& name) {
 
 Tensor copy_of(nb::handle array, std::string_view what) {
   return Lent(array, what, Lent::Access::read).tensor().to(Device::cpu()).clone();
+}
+
+Trial trial_of(const Shape& declared, DType dtype) {
+  Trial trial;
+  for (std::size_t i = 0; i < trial.ports.size(); ++i) {
+    Shape shape = declared;
+    for (int d = 0; d < static_cast<int>(shape.rank()); ++d) {
+      if (shape[d] == batch) shape.set(d, i == 0 ? 2 : 3);
+      if (shape[d] == open) shape.set(d, i == 0 ? 64 : 96);
+    }
+    if (std::ranges::all_of(shape, [](std::int64_t extent) { return extent >= 0; })) trial.ports[i] = {shape, dtype};
+  }
+  return trial;
+}
+
+Trial trial_of(const std::string& name, const std::shared_ptr<Module>& module, std::span<const Trial* const> operands) {
+  Trial result;
+  const auto is_constant = [](const Trial* of) { return of == nullptr || of->constant; };
+  const bool computed = operands.empty() || !std::ranges::all_of(operands, is_constant);
+  std::array<std::string, 2> wrong;
+  for (std::size_t i = 0; computed && i < wrong.size(); ++i) {
+    Graph graph;
+    std::vector<Value> inputs;
+    for (const Trial* of : operands) {
+      const std::string operand = "operand " + std::to_string(inputs.size() + 1);
+      if (of != nullptr && !of->constant && !of->ports[i]) return result;
+      inputs.push_back(of == nullptr  ? Value()
+                       : of->constant ? graph.add(operand, of->constant, std::span<const Value>())
+                                      : graph.input(operand, of->ports[i]->shape, of->ports[i]->dtype));
+    }
+    try {
+      graph.output(graph.add(name, module, inputs));
+      const detail::Resolved resolved = detail::resolve(graph, {});
+      const detail::Network::Node& node = resolved.network[resolved.outputs[0]];
+      if (resolved.output_counts[0].empty()) result.ports[i] = {node.shape, node.dtype};
+    } catch (const UnboundInputs&) {  // a value decides
+    } catch (const Error& error) {
+      wrong[i] = error.what();
+    }
+  }
+  const bool is_op = dynamic_cast<const Op*>(module.get()) != nullptr;  // a layer's own words know of batches
+  if (is_op && !wrong[0].empty() && wrong[0] == wrong[1]) throw Error(wrong[0]);
+  return result;
 }
 
 std::shared_ptr<Module> module_from(const std::string& op, const nb::kwargs& given) {

@@ -24,6 +24,16 @@ void read_map(nb::handle value, const char* field, Map& map, const Convert& conv
     map[as<std::string>(key, field, "names")] = convert(entry);
 }
 
+/// What PyTorch and NumPy call otherwise is answered with our name.
+Precision precision_from(const std::string& text) {
+  constexpr std::pair<std::string_view, std::string_view> others[] = {
+      {"half", "fp16"},    {"float16", "fp16"}, {"f16", "fp16"},     {"float", "fp32"},
+      {"float32", "fp32"}, {"f32", "fp32"},     {"bfloat16", "bf16"}};
+  for (const auto& [other, own] : others)
+    if (text == other) detail::fail("precision: ", detail::quote(text), " is called \"", own, "\" here");
+  return parse_precision(text);
+}
+
 struct Field {
   const char* name;
   void (*set)(CompileOptions& options, nb::handle value);
@@ -33,7 +43,7 @@ constexpr Field option_fields[] = {
     {"device", [](auto& o, nb::handle v) { o.device = parse_device(as<std::string>(v, "device", "a text")); }},
     {"batch", [](auto& o, nb::handle v) { o.batch = as<std::int64_t>(v, "batch", "an integer"); }},
     {"precision",
-     [](auto& o, nb::handle v) { o.precision = parse_precision(as<std::string>(v, "precision", "a text")); }},
+     [](auto& o, nb::handle v) { o.precision = precision_from(as<std::string>(v, "precision", "a text")); }},
     {"linear_weights",
      [](auto& o, nb::handle v) {
        const auto text = as<std::string>(v, "linear_weights", "a text");

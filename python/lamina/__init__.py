@@ -23,7 +23,8 @@ from ._core import (DeviceDescription, Error, Failed, FileAccess, Graph, NoSuchF
                     PoolFull, PoolWorker, Preprocess, Stop, Stopped, Tensor, Unsupported, Value, arch_names, best_device, caffe_imagenet, cuda_device_count, cuda_unavailable_reason, describe,
                     jpeg_decoder, letterbox, preprocess, read_image, resize_and_crop, torchvision_imagenet, version)
 from ._detect import Detected, Detection, Detections, Detector
-from ._model import Model, arch, imagenet_labels, load
+from ._model import Model, arch, load
+from ._network import imagenet_labels
 from ._options import CompileOptions
 from ._photos import Classified
 from ._pool import Pool

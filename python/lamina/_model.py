@@ -7,14 +7,13 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib import resources
 from typing import Any, overload
 
 from . import _core, _photos
 from ._core import Error, Graph, Preprocess
-from ._network import Network
+from ._network import Network, imagenet_labels
 from ._signatures import with_options
-from ._sources import OpenFile, Path, Source, file_of
+from ._sources import OpenFile, Path, Source, file_of, named
 
 
 class Model(Network):
@@ -76,8 +75,8 @@ class Model(Network):
 
 def load(source: Source) -> Model:
     """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content: a path, the bytes of one, or an
-    open file."""
-    file = _core.load_model(file_of(source))
+    open file. "digits" is a small model that ships, "classifier" what python -m lamina.get_classifier brings."""
+    file = _core.load_model(file_of(named(source)))
     return Model(file.graph, file.preprocess, file.labels, file.warnings, file.metadata)
 
 
@@ -108,8 +107,3 @@ def _graph_of(content: bytes) -> Graph:
 
 
 copyreg.pickle(Graph, _file_of)
-
-
-def imagenet_labels() -> list[str]:
-    """The names of ImageNet's 1000 classes, in torchvision's order: for model.labels of a model that does not say."""
-    return resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import sha256
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -70,6 +71,11 @@ def require_rank(name: str, array: Any, declared: tuple[int | str, ...], dtype: 
         raise Error(f"{name}: expected {dtype} {text_of(declared)}, got {kind} {text_of(given)}; x[None] is a batch of one{photo}")
 
 
+def imagenet_labels() -> list[str]:
+    """The names of ImageNet's 1000 classes, in torchvision's order: for model.labels of a model that does not say."""
+    return resources.files("lamina").joinpath("imagenet_classes.txt").read_text("utf-8").splitlines()
+
+
 class Network:
     """What plans and pools are compiled from: all of a Model but its classifiers, which are made of pools."""
 
@@ -89,24 +95,27 @@ class Network:
 
     @property
     def preprocess(self) -> Preprocess | None:
-        """How a photograph becomes the input. It may be set to a Preprocess, or to "imagenet", "symmetric", "caffe", "yolo" or "yolox"."""
+        """How a photograph becomes the input. It may be set to a Preprocess, or to "imagenet", "symmetric", "caffe", "yolo" or "yolox",
+        which are then those of the size of the model's input."""
         return self._preprocess
 
     @preprocess.setter
     def preprocess(self, value: Preprocess | str | None) -> None:
         if isinstance(value, str):
-            value = named_preprocess(value)
+            value = named_preprocess(value, self.graph)
         if not isinstance(value, Preprocess | None):
             raise Error(f"preprocess: expected a lamina.Preprocess, a name of one or None, got {value!r}")
         self._preprocess = value
 
     @property
     def labels(self) -> list[str]:
-        """The classes' names, or an empty list."""
+        """The classes' names, or an empty list. It may be set to a list of texts, or to "imagenet"."""
         return self._labels
 
     @labels.setter
     def labels(self, names: Sequence[str] | None) -> None:
+        if names == "imagenet":
+            names = imagenet_labels()
         several = isinstance(names, Iterable) and not isinstance(names, str)
         texts = list(names) if names is not None and several else []
         if not (several or names is None) or not all(isinstance(name, str) for name in texts):

@@ -18,7 +18,7 @@ from ._core import Error, Preprocess
 from ._html import Bar, Classes, brief, table
 from ._network import Idle, Network
 from ._pool import Pool
-from ._shapes import is_open
+from ._shapes import is_open, text_of
 from ._sources import OpenFile
 
 Pixels = np.ndarray[Any, np.dtype[Any]]
@@ -64,7 +64,9 @@ def photos_of(folder: Path) -> list[str]:
     """The photographs of a folder, by their names, sorted. Raises Error if there are none."""
     found = sorted(str(path) for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
     if not found:
-        raise Error(f"{folder}: no photographs in this folder")
+        below = next((path for path in folder.iterdir() if path.is_dir()), None)
+        hint = "" if below is None else f'; those of folders in it are a list: list(pathlib.Path("{folder}").rglob("*.jpg"))'
+        raise Error(f"{folder}: no photographs in this folder{hint}")
     return found
 
 
@@ -139,11 +141,14 @@ class Classifiers:
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
-        if not isinstance(top, (int, np.integer)) or top < 0:
-            raise Error(f"top: expected 0 classes or more, got {top!r}")
+        for name, value, least in (("top", top, 0), ("batch", batch, 1)):
+            if not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name}: expected a whole number, got {value!r}")
+            if value < least:
+                raise Error(f"{name}: expected {least} or more, got {value}")
         single = is_one(photos)
         work = listed(photos)
-        batch = max(1, min(batch, len(work)))
+        batch = max(1, min(int(batch), len(work)))
         key = {**options, "batch": batch, "preprocess": self.model.preprocess}
         with self.idle.one(self.model.graph, key, lambda: Classifier(self.model, batch, dict(options))) as classifier:
             classifier.check_labels()  # they may be others than when it was made
@@ -209,11 +214,12 @@ def shown(rows: Iterable[Classified], total: int, progress: bool) -> Iterator[Cl
 def preprocess_of(model: Network, what: str = "classify") -> Preprocess:
     """Raises Error unless the model takes photographs."""
     if model.preprocess is None:
-        raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess, e.g. to "
-                    "lamina.torchvision_imagenet()")
+        raise Error(f"{what}: the model does not say how a photograph becomes its input; set model.preprocess: "
+                    '"imagenet" is what most models want')
     height, width = model.preprocess.crop, model.preprocess.width
     shapes = _core.for_photographs(model.graph, model.preprocess).input_shapes if len(model.input_shapes) == 1 else ()
     wanted = ((3, "?"), (height, "?"), (width, "?"))
     if not shapes or len(shapes[0]) != 4 or any(e not in w for e, w in zip(shapes[0][1:], wanted)):
-        raise Error(f"{what}: expected a model with one input [N, 3, {height}, {width}] for its photographs, got {model.input_shapes}")
+        raise Error(f"{what}: expected a model with one input [N, 3, {height}, {width}] for its photographs, got "
+                    f"{', '.join(map(text_of, model.input_shapes))}; model.preprocess says {height} x {width}")
     return model.preprocess

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import Any, Protocol
 
 from ._core import NoSuchFile
@@ -17,6 +18,24 @@ class OpenFile(Protocol):
 Path = str | os.PathLike[str]
 Source = Path | bytes | bytearray | memoryview | OpenFile
 """A path, the bytes of a file, or an open file"""
+
+
+def data_folder() -> pathlib.Path:
+    """Where models of the user's are that have names: the command finds them there too."""
+    home = os.environ.get("XDG_DATA_HOME", "")
+    return (pathlib.Path(home) if home.startswith("/") else pathlib.Path.home() / ".local/share") / "lamina"
+
+
+def named(source: Source) -> Source:
+    """The file of "digits", which ships, and of "classifier", as the command's --model knows them; else what is given."""
+    if not isinstance(source, str) or source not in ("digits", "classifier") or os.path.exists(source):
+        return source
+    folder = pathlib.Path(__file__).parent if source == "digits" else data_folder()
+    file = folder / f"{source}.safetensors"
+    if not file.exists():
+        raise NoSuchFile("digits: this installation has no such model; the clone has weights/digits.safetensors" if source == "digits" else
+                         "classifier: python -m lamina.get_classifier brings it")
+    return file
 
 
 def file_of(source: Source) -> Path | bytes:

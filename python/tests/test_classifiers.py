@@ -234,3 +234,22 @@ def test_what_is_transparent_is_seen_on_white(digits, tmp_path, suffix):
         assert np.array_equal(lamina.read_image(photo), white)
         assert digits.classify(photo) == digits.classify(white)
     assert not lamina.read_image(path, upright=False).any()
+
+
+def test_usual_ways_and_models_have_names(tmp_path, monkeypatch):
+    written(tmp_path / "net.onnx", ["n", 3, 8, 20], "float32", [], 1000)
+    model = lamina.load(tmp_path / "net.onnx")
+    with pytest.raises(lamina.Error, match='set model.preprocess: "imagenet" is what most models want'):
+        model.classify(PHOTO)
+    model.preprocess, model.labels = "imagenet", "imagenet"  # of the model's own size
+    assert (model.preprocess.resize, model.preprocess.crop, model.preprocess.width) == (9, 8, 20)
+    assert {name for name, _ in model.classify(PHOTO, top=3)} < set(lamina.imagenet_labels())
+    model.preprocess = lamina.torchvision_imagenet()
+    with pytest.raises(lamina.Error, match=r"got \[N, 3, 8, 20\]; model.preprocess says 224 x 224"):
+        model.classify(PHOTO)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(lamina.NoSuchFile, match="classifier: python -m lamina.get_classifier brings it"):
+        lamina.load("classifier")
+    (tmp_path / "lamina").mkdir()
+    model.save(tmp_path / "lamina/classifier.safetensors")
+    assert len(lamina.load("classifier").labels) == 1000

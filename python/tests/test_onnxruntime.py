@@ -218,3 +218,7 @@ def test_what_cannot_run_is_said_when_the_session_is_made(tmp_path):
     session.run(None, {"x": [1, 2, 3], "y": [1, 2, 3]})
     assert [kept] == list(session._network._plans.idle.values())  # by the plan that was compiled then
     assert not ort.InferenceSession(written("a", "b"), providers=["CPUExecutionProvider"])._network._plans.idle  # these inputs tell
+    pool = onnx.write(tmp_path / "pool.onnx", [onnx.node("MaxPool", ["x"], "y", "places", kernel_shape=[2, 2])],
+                      [("x", "float32", ["n", 3, "h", "w"])], [("y", "float32", None), ("places", "int64", None)], {})
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.NotImplemented, match="its second output, Indices, is not supported"):
+        ort.InferenceSession(pool, providers=["CPUExecutionProvider"])

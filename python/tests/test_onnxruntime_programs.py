@@ -152,3 +152,23 @@ def test_lists(tmp_path, random):
     raised = np.exp(np.stack([table[list(text)].sum(0) @ v for text in (b"#!/bin/sh\nexit 0", b"<html><body></b>")]))
     found = raised / raised.sum(1, keepdims=True)
     check("lists", model, tmp_path, r"1 \['0\.\d{3}'\]\n2 \['0\.\d{3}', '0\.\d{3}'\]\n", found[[0, 0, 1]])
+
+
+def test_stream(tmp_path, random):
+    """The loudness of a piece moves two rows of a state."""
+    u, v = random.standard_normal((4, 4), np.float32) / 2, random.standard_normal((4, 1), np.float32)
+    nodes = [onnx.node("ReduceMean", ["input"], "mean", axes=[1], keepdims=1), onnx.node("Cast", ["sr"], "rate", to=1),
+             onnx.node("Div", ["mean", "rate"], "quiet"), onnx.node("Mul", ["quiet", "loud"], "m"), onnx.node("MatMul", ["state", "u"], "s"),
+             onnx.node("Add", ["s", "m"], "a"), onnx.node("Tanh", ["a"], "stateN"), onnx.node("ReduceSum", ["stateN", "rows"], "r", keepdims=0),
+             onnx.node("MatMul", ["r", "v"], "l"), onnx.node("Sigmoid", ["l"], "output")]
+    model = onnx.write(tmp_path / "voice.onnx", nodes, [("input", "float32", [None, None]), ("state", "float32", [2, None, 4]), ("sr", "int64", [])],
+                       [("output", "float32", [None, 1]), ("stateN", "float32", [2, None, 4])],
+                       {"u": u, "v": v, "loud": np.array(64000, np.float32), "rows": np.array([0])},
+                       of_model=[(14, onnx.field(1, "settings") + onnx.field(2, '{"hop": 128}'))])
+    sound, expected = np.random.default_rng(11).standard_normal(6 * 128).astype(np.float32), []
+    for pieces in (sound.reshape(6, -1), sound.reshape(3, -1)):
+        state = np.zeros((2, 1, 4))
+        for piece in pieces:
+            state = np.tanh(state @ u + piece.mean() * 4)
+            expected.append(1 / (1 + np.exp(-(state.sum(0) @ v).item())))
+    check("stream", model, tmp_path, r"128 \[\[None, None\], \[2, None, 4\], \[\]\] tensor\(int64\)\n6 3 (True|False)\n", np.array(expected))

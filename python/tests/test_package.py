@@ -130,12 +130,14 @@ def test_misspelt_names_are_refused(digits, photos):
         with pytest.raises(lamina.Error, match="labels: expected a list of texts"):
             model.labels = labels
     model.preprocess = "imagenet"
-    assert repr(model.preprocess) == repr(lamina.torchvision_imagenet())
+    assert repr(model.preprocess) == repr(lamina.torchvision_imagenet().replace(resize=37, crop=32))  # 256 / 224 of the model's 32
+    model.labels = "imagenet"
+    assert model.labels == lamina.imagenet_labels()
     for settings, said in (("imagnet", 'expected one of imagenet, symmetric, caffe, yolo, yolox, got "imagnet"'), (3, "a name of one or None, got 3")):
         with pytest.raises(lamina.Error, match=f"preprocess: .*{said}"):
             model.preprocess = settings
     model.preprocess = "yolox"
-    assert model.preprocess.order == "bgr" and model.preprocess.placement == "corner" and model.preprocess.crop == 640
+    assert model.preprocess.order == "bgr" and model.preprocess.placement == "corner" and model.preprocess.crop == 32
 
 
 def test_a_file_is_asked_for(digits):
@@ -240,7 +242,7 @@ def test_the_module_shows_nothing_else():
 
 
 def test_strange_names_and_sizes():
-    with pytest.raises(lamina.Error, match=r"a\\xff: No such file"):
+    with pytest.raises(lamina.Error, match=r"a\\xff: there is no such file"):
         lamina.load("a\udcff")
     with pytest.raises(TypeError, match="path"):
         lamina.load("a\0b")

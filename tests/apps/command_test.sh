@@ -37,7 +37,7 @@ check 'a command without weights/ says where it looked' grep -q 'digits.safetens
   <<<"$(cd alone && ./lamina inspect digits 2>&1)"
 expect 2 'no option --label;' run --label x
 expect 2 '\(lamina bench conv2d --help' bench conv2d --size none
-expect 2 'required' run --model "$model"
+expect 2 'expected --out FILE or --json' run --model "$model"
 expect 2 'lamina: --precision: expected one of fp32, tf32, fp16, bf16; got "fp8"' features "$photo" --model "$model" --precision fp8
 expect 2 'algorithm' features "$photo" --model "$model" --algorithm fastest
 expect 2 'device: expected .*got "tpu" \(' features "$photo" --model "$model" --device tpu

@@ -99,7 +99,7 @@ expect 0 'left out 2 pictures that Lamina drew: first-detections.jpg, first-dete
 expect 2 'expected the name of a .jpg as --jpeg says' detect photo.png --model "$golden/raw.onnx" --out one.png --jpeg
 
 # outlines of masks: what they hold is the mask, but for a pixel at its edge
-expect 0 'photo.png' detect photo.png --model "$golden/segment.onnx" --no-pictures --most 3 --txt outlines --json outlines.json
+expect 0 'wrote outlines/photo.txt' detect photo.png --model "$golden/segment.onnx" --no-pictures --most 3 --txt outlines --json outlines.json
 check 'the outlines hold the masks' python3 - <<'EOF5'
 import json
 
@@ -198,6 +198,7 @@ check 'no file is called -' test ! -e ./-
 # what is wrong
 expect 2 'model: there is no file yolo11n.onnx; Ultralytics makes one' detect photo.png --model yolo11n.onnx
 check 'detect and segment offer no networks that they refuse' test -z "$({ "$lamina" detect --help-all; "$lamina" segment --help-all; } | grep -e '--arch \|digits, which')"
+expect 2 'confidence: expected a number from 0 to 1, got "25"; did you mean 0.25\?' detect photo.png --model "$golden/raw.onnx" --conf 25
 expect 2 'confidence: expected a number from 0 to 1, got "1.5"' detect photo.png --model "$golden/raw.onnx" --confidence 1.5
 expect 2 'iou' detect photo.png --model "$golden/raw.onnx" --iou -0.1
 expect 2 'class of the model by name or number, got "cow"; nearest' detect photo.png --model "$golden/raw.onnx" --classes cow

@@ -85,7 +85,8 @@ XDG_DATA_HOME=  HOME=$work/home expect 2 'expected --model FILE' classify "$sour
 mkdir -p home/.local/share && cp -r data/lamina home/.local/share
 XDG_DATA_HOME=  HOME=$work/home expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
 # models by names that are none
-expect 1 'cannot read clasifier: there is no such file, and no model of that name; did you mean classifier\?' classify "$photo" --model clasifier
+expect 1 'cannot read clasifier: there is no such file, and no model of that name; nearest: "classifier"' classify "$photo" --model clasifier
+expect 1 'resnet18 is a network without weights: --arch resnet18 --weights FILE' classify "$photo" --model resnet18
 XDG_DATA_HOME=$work/none expect 1 'classifier: python -m lamina.get_classifier brings it' classify "$photo" --model classifier
 expect 2 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --weights w.pth
 
@@ -93,6 +94,23 @@ expect 2 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --
 expect 2 'csv: not with --json|json: not with --csv' classify "$photo" --json --csv
 expect 2 'top: expected a value behind it' classify "$photo" --top
 expect 2 'expected a command \(lamina bench --help' bench
+expect 2 '^lamina: expected --out FILE \(' quantize "$net" "$photo"
+expect 2 '^lamina: expected a file \(' inspect
+expect 2 'expected --golden or --against' verify --model digits
+expect 2 'net.onnx stands alone: files are behind options here, --model net.onnx' verify net.onnx --against fp32
+expect 2 'x.png stands alone: files are behind options here, --input x.png' run digits x.png
+expect 2 '3 stands alone: this command takes no file or value of that kind' doctor 3
+# what is called otherwise elsewhere, and a file in the place of a command
+expect 2 'there is no option --half; did you mean --precision fp16\?' classify "$photo" --half
+expect 2 'there is no option --output; did you mean --json\?' classify "$photo" --output x.json
+expect 2 'there is no option --output; did you mean --out\?' features "$photo" --output x.png
+expect 2 'there is no option --imgsz; did you mean --size\?' classify "$photo" --imgsz 224
+expect 2 'there is no option -m; did you mean --model\?' classify "$photo" -m digits
+expect 2 'there is no option --image: files stand without one, as in classify FILE' classify --image "$photo"
+expect 2 'there is no option --model: files stand without one, as in inspect FILE' inspect --model digits
+expect 2 'there is no option -x; did you mean ' classify "$photo" -x
+expect 2 'did you mean lamina classify .*png\?' "$photo"
+expect 2 'did you mean lamina inspect .*/digits.safetensors\?' "$source/weights/digits.safetensors"
 expect 2 'seconds: expected a number from 0.01 to 60, got "90"' bench model --model digits --seconds 90
 
 finish

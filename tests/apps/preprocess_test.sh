@@ -186,7 +186,7 @@ json 'a[0]["classes"][0]["share"] > 0' segment wide.ppm --model open.safetensors
 check 'nothing named is stdout, too' python3 -c 'import json, sys; json.load(sys.stdin)' < <("$lamina" doctor --json)
 expect 2 'json: expected a file for the JSON, or - for stdout, got wide.ppm' classify --json wide.ppm --model "$source/weights/digits.safetensors"
 expect 2 'json: expected a file for the JSON, or - for stdout, got net.safetensors, a model' classify wide.ppm --json net.safetensors
-expect 2 'out FILE or --json is required' run --model fixed.safetensors --input wide.ppm
+expect 2 'expected --out FILE or --json' run --model fixed.safetensors --input wide.ppm
 
 # what was meant
 expect 2 'there is no option -top; did you mean --top\?' classify wide.ppm -top 3

@@ -113,7 +113,7 @@ class Serve(unittest.TestCase):
             "not valid JSON": "{",
             "nested deeper": "[" * 50000,
             'list "inputs"': "{}",
-            'no input "x"': json.dumps({"inputs": [{"name": "x"}]}),
+            'no input "x"; nearest: "input"': json.dumps({"inputs": [{"name": "x"}]}),
             "is missing": json.dumps({"inputs": []}),
             "expected datatype FP32": json.dumps({"inputs": [dict(good["inputs"][0], datatype="INT8")]}),
             "expected a shape": json.dumps({"inputs": [dict(good["inputs"][0], shape=[9, 3, SIDE, SIDE])]}),

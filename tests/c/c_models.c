@@ -145,12 +145,16 @@ static void test_limits(const lamina_model* model) {
 }
 
 /* An input of its own size takes no photographs of another. */
-static void test_fixed_side(const char* path) {
+static void test_fixed_side(const char* path, const char* photo) {
+  static float input[3 * 64 * 96];
   lamina_model* model = NULL;
   int32_t side = 0;
   EXPECT(lamina_model_load(path, &model) == LAMINA_OK);
-  EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK);
+  EXPECT(lamina_model_set_preprocess(model, "{\"resize\": 256, \"crop\": 224}") == LAMINA_OK);
   EXPECT_FAILS(lamina_photo_side(model, &side), "the model's input is 64 pixels high, and not 224");
+  EXPECT(lamina_model_set_preprocess(model, "imagenet") == LAMINA_OK); /* for the model's own size */
+  EXPECT_FAILS(lamina_photo_side(model, &side), "expected square ones, got 64 x 96");
+  EXPECT(lamina_photo_read(model, photo, input, 3 * 64 * 96) == LAMINA_OK);
   EXPECT(lamina_model_set_preprocess(model, "{\"resize\": 64, \"crop\": 64}") == LAMINA_OK);
   EXPECT(lamina_photo_side(model, &side) == LAMINA_OK && side == 64);
   lamina_model_free(model);
@@ -221,7 +225,7 @@ void test_models(const char* source_dir, const lamina_model* digits) {
   snprintf(path, sizeof path, "%s/tests/golden/detect/open.onnx", source_dir);
   test_preprocess(path, lamina);
   snprintf(path, sizeof path, "%s/tests/golden/detect/raw.onnx", source_dir);
-  test_fixed_side(path);
+  test_fixed_side(path, lamina);
   snprintf(lamina, sizeof lamina, "%s/weights/digits.safetensors", source_dir);
   test_memory(lamina, path);
   snprintf(path, sizeof path, "%s/tests/golden/open_shape.onnx", source_dir);

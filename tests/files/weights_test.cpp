@@ -93,11 +93,11 @@ TEST(Weights, UnreadableFilesAreErrors) {
   write_file(dir / "empty", "");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   const auto open = [](const std::filesystem::path& path) { return [path] { Weights::open(path); }; };
-  expect_error(open(dir / "missing"), {"cannot read", "missing", "No such file"});
-  expect_error(open(dir.path()), {"cannot read", "Is a directory"});
+  expect_error(open(dir / "missing"), {"cannot read", "missing", "there is no such file"});
+  expect_error(open(dir.path()), {"cannot read", "this is a folder"});
   expect_error(open(dir / "empty"), {"cannot read", "empty"});
   expect_error(open(dir / "pipe"), {"cannot read", "pipe", "regular file"});
-  expect_error(open(""), {"cannot read", "No such file"});
+  expect_error(open(""), {"cannot read", "there is no such file"});
   if (::geteuid() != 0) {
     write_file(dir / "secret", "x");
     ::chmod((dir / "secret").c_str(), 0);

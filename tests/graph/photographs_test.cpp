@@ -92,5 +92,22 @@ TEST(Photographs, AreLevelsWhereTheModelTakesWholeNumbers) {
   }
 }
 
+TEST(Photographs, OfAUsualWayHaveTheSizeThatTheModelFixes) {
+  const auto named = [](const Shape& shape, std::string_view name) {
+    Graph graph;
+    graph.output(graph.add("y", Op("Identity"), graph.input("x", shape)));
+    return named_preprocess(name, graph);
+  };
+  EXPECT_EQ(named({batch, 3, 224, 224}, "imagenet"), torchvision_imagenet());
+  EXPECT_EQ(named({batch, 3, open, open}, "imagenet"), torchvision_imagenet());
+  EXPECT_EQ(named({batch, 7}, "imagenet"), torchvision_imagenet());
+  EXPECT_EQ(named({batch, 3, 320, 320}, "yolo"), letterbox(320));
+  const Preprocess small = named({batch, 3, 32, 32}, "imagenet"), wide = named({batch, 48, 320, 3}, "caffe");
+  EXPECT_EQ(std::tuple(small.resize, small.crop, small.width()), std::tuple(37, 32, 32));
+  EXPECT_EQ(small.mean, torchvision_imagenet().mean);
+  EXPECT_EQ(std::tuple(wide.resize, wide.crop, wide.width()), std::tuple(54, 48, 320));  // 48 * 256 / 227
+  expect_error([&] { (void)named({batch, 3, 32, 32}, "imagnet"); }, {"expected one of imagenet"});
+}
+
 }  // namespace
 }  // namespace lamina::test::photographs_test

@@ -158,7 +158,7 @@ TEST(Image, WhatIsNoPictureSaysWhatWasFound) {
 TEST(Image, UnreadableFilesSayWhy) {
   const TemporaryDirectory directory;
   const fs::path missing = directory.path() / "missing.png";
-  EXPECT_EQ(error_of([&] { read_image(missing); }), missing.string() + ": cannot open: No such file or directory");
+  EXPECT_EQ(error_of([&] { read_image(missing); }), "cannot read " + missing.string() + ": there is no such file");
   EXPECT_EQ(error_of([&] { read_image(directory.path()); }),
             directory.path().string() + ": expected an image, this is a folder");
   const fs::path empty = written(directory, "empty.png", "");

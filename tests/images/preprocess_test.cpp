@@ -267,13 +267,14 @@ TEST(NamedPreprocess, IsEachByItsName) {
 }
 
 TEST(NamedPreprocess, OfAnotherNameIsRefusedWithAll) {
-  for (const char* name : {"", "Imagenet", "yolo11", "{}"}) {
+  for (const auto& [name, nearest] :
+       {std::pair("", "yolo"), {"Imagenet", "imagenet"}, {"yolo11", "yolo"}, {"{}", "yolo"}}) {
     try {
       (void)named_preprocess(name);
       FAIL() << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.what(), "preprocess: expected one of imagenet, symmetric, caffe, yolo, yolox, got \"" +
-                                  std::string(name) + '"');
+                                  std::string(name) + "\"; nearest: \"" + nearest + '"');
     }
   }
 }

@@ -145,7 +145,7 @@ TEST(OnnxTensors, ExternalDataOutsideAreRefused) {
   refused(external("t", {1}, "up/secret.bin"), {"a link that leaves the model's folder"});
   refused(external("t", {1}, std::string("w.bin\0x", 7)), {"in the model's folder"});
   refused(external("t", {1}, ""), {"in the model's folder", "\"\""});
-  refused(external("t", {1}, "missing.bin"), {"missing.bin", "No such file"});
+  refused(external("t", {1}, "missing.bin"), {"missing.bin", "there is no such file"});
   refused(external("t", {2}, "w.bin"), {"expected 8 bytes at offset 0", "which has 4"});
   refused(external("t", {1}, "w.bin", "1"), {"at offset 1", "which has 4"});
   refused(external("t", {1}, "w.bin", "18446744073709551615"), {"at offset 18446744073709551615"});

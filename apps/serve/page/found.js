@@ -19,9 +19,11 @@ const counted = (count, thing) => `${count || "no"} ${thing}${count === 1 ? "" :
 const told = {
   classify(model, { classes, doubt }) {
     const shares = "probability" in classes[0], unsure = shares && !(classes[0].probability >= 0.9);  // as the command has it
+    const lacking = doubt && state.models.every(m => m.answers !== "classify" || m.description);  // each is for one thing alone
     return { title: unsure ? `What is it? The model “${model}” is not sure` : shares ? `The model “${model}” says: ${classes[0].name}` : `The model “${model}” answers with a number, no probability`,
              short: shares ? classes[0].name + (unsure ? "?" : "") : "", unsure, doubt, unit: shares ? percent : two,
-             hint: "A model can only choose among the classes that it was trained on.",
+             hint: "A model can only choose among the classes that it was trained on." +
+                   (lacking ? " For photographs: “python -m lamina.get_classifier” brings a model of 1000 classes; then start this server again." : ""),
              rows: classes.map(c => ({ name: c.name, value: c.probability ?? c.score })) };
   },
   detect(model, { detections }) {

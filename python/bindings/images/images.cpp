@@ -10,6 +10,7 @@
 #include "images/photo.h"
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
+#include "lamina/graph/photographs.h"
 #include "lamina/images/named_preprocess.h"
 #include "options.h"
 #include "result.h"
@@ -232,7 +233,8 @@ void bind_images(nb::module_& m) {
   m.def("torchvision_imagenet", &torchvision_imagenet, "What torchvision's ImageNet classifiers were trained with.");
   m.def("caffe_imagenet", &caffe_imagenet, "What Caffe's ImageNet classifiers are run with.");
   m.def(
-      "named_preprocess", [](const std::string& name) { return named_preprocess(name); }, nb::arg("name"));
+      "named_preprocess", [](const std::string& name, const Graph& graph) { return named_preprocess(name, graph); },
+      nb::arg("name"), nb::arg("graph"));
   m.def("letterbox", &letterbox, nb::arg("size"), "What Ultralytics' detectors are run with: all of the photograph.");
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },

@@ -46,7 +46,9 @@ ImageView view_of(Tensor& pixels, Transparency transparency) {
   const bool first = !last && shape.rank() == 3 && format_of(shape[0]);
   if (pixels.dtype() != DType::u8 || !(grey || last || first)) {
     fail("photo: expected u8 [height, width], [height, width, 3] or [3, height, width], or 1 or 4 in place of 3, got ",
-         given);
+         given,
+         is_float(pixels.dtype()) ? "; numbers from 0 to 1 become levels by (255 * photo).round().astype(\"uint8\")"
+                                  : "");
   }
   const std::int64_t height = shape[first ? 1 : 0], width = shape[first ? 2 : 1];
   std::int64_t channels = grey ? 1 : shape[last ? 2 : 0];

@@ -77,7 +77,7 @@ class _Options:
 class RunOptions(_Options):
     """Once terminate is set, by any thread, runs that were given this end with Fail. Nothing changes by the others."""
 
-    log_severity_level = 2
+    log_severity_level = -1  # as the session has it
     log_verbosity_level = 0
     logid = ""
     only_execute_path_to_fetches = False

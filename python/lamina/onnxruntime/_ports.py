@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._core import Graph
+from .._core import Error, Graph, Unsupported
 from .._shapes import outputs_of
+from ._errors import NotImplemented
 from ._file import Declared, NodeArg
 from ._values import TYPE_TEXT
 
@@ -18,6 +19,20 @@ class Ports:
         self._graph, self._declared, self._options = graph, declared, options
         self.inputs = self._of_inputs()
         self._outputs: list[NodeArg] | None = None
+
+    def require_supported(self) -> None:
+        """Raises NotImplemented of a model with open extents that none of two sizes makes one that can run."""
+        for side in (64, 96):
+            shapes = {name: [{"N": 1, "?": side}.get(str(extent), extent) for extent in shape]
+                      for name, shape in zip(self._graph.input_names, self._graph.input_shapes) if "?" in shape}
+            try:
+                self._graph.output_ports(**{**self._options, "input_shapes": {**shapes, **self._options.get("input_shapes", {})}})
+                return
+            except Unsupported as error:
+                last = str(error)
+            except Error:  # such sizes do not fit, or values decide shapes
+                return
+        raise NotImplemented(last)
 
     def outputs(self, names: Sequence[str]) -> list[NodeArg]:
         """As the file says them, with the numbers that follow for extents that it names. Where it says none, an extent that

@@ -112,11 +112,12 @@ class InferenceSession:
         self.input_names = tuple(port.name for port in self._inputs)
         self.bindable_inputs = (*self.input_names, *(port.name for port in self._declared.defaults))
         self.output_names = tuple(self._options.get("outputs") or read.graph.output_names)
-        if not any(map(is_open, self._shapes.values())):
-            self._check()
+        self._check()
 
     def _check(self) -> None:
         """Compiles for one image, where no more is open: what the model cannot run is found here, and a first run finds the plan."""
+        if any(map(is_open, self._shapes.values())):
+            return self._ports.require_supported()
         like = {port.name: np.empty([n if isinstance(n, int) else 1 for n in port.shape], "u1") for port in self._inputs}
         try:
             with self._network._plan_like(like, self._options):
