@@ -70,12 +70,13 @@ std::shared_ptr<const MappedFile> Tensors::map(const TensorProto& tensor) {
   }
   std::error_code error;
   const fs::path path = fs::canonical(folder_ / relative, error);
-  if (error) refuse(tensor, concat("its external data ", quote(location), " cannot be read: ", error.message()));
+  if (error)
+    refuse(tensor, concat("its external data ", quote(location), " cannot be read: ", words_of(error.value())));
   // A link may lead elsewhere in the folder, and to where the model itself lies if that is a link too: so Hugging
   // Face's cache keeps both.
   const fs::path folder = fs::canonical(folder_, error);
   const fs::path behind = error ? fs::path() : fs::canonical(model_->path(), error).parent_path();
-  if (error) refuse(tensor, concat("the model's folder cannot be read: ", error.message()));
+  if (error) refuse(tensor, concat("the model's folder cannot be read: ", words_of(error.value())));
   if (!is_inside(path, folder) && !is_inside(path, behind)) {
     refuse(tensor, concat("its external data ", quote(location), " are a link that leaves the model's folder"));
   }
