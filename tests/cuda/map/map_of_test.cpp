@@ -71,6 +71,33 @@ TEST(MapOf, Reductions) {
   }
 }
 
+/// However large they are, and however they are stored: other kernels give a window to a thread.
+TEST(MapOf, PoolingsOfWholeImagesPay) {
+  const detail::DryRun without_a_gpu;
+  for (const PoolKind kind : {PoolKind::largest, PoolKind::average, PoolKind::adaptive}) {
+    for (const int side : {3, 7, 14, 56, 112}) {
+      for (const Format format : {Format{}, {DType::f16, Layout::nhwc}, {DType::bf16, Layout::nchw}}) {
+        const View image = {.shape = {2, 64, side, side}, .format = format},
+                   one = {.shape = {2, 64, 1, 1}, .format = format};
+        const PoolProblem pooling = {kind,
+                                     {.planes = 128,
+                                      .in_height = side,
+                                      .in_width = side,
+                                      .out_height = 1,
+                                      .out_width = 1,
+                                      .kernel_height = side,
+                                      .kernel_width = side,
+                                      .stride_height = side,
+                                      .stride_width = side}};
+        const auto* const kernel =
+            find_kernel(pooling, {.inputs = {&image, 1}, .outputs = {&one, 1}, .device = h200(), .images = 2});
+        ASSERT_NE(kernel, nullptr);
+        EXPECT_EQ(kernel->name, "map") << side << ' ' << format;
+      }
+    }
+  }
+}
+
 TEST(MapOf, NormsAndSoftmax) {
   const Tensor x = draw_floats({2, 12, 5, 7}, 3), scale = draw_floats({12}, 4), shift = draw_floats({12}, 5);
   for (const NormKind kind : {NormKind::centred, NormKind::root_mean_square, NormKind::length}) {
