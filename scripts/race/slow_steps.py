@@ -2,7 +2,7 @@
 """Says of networks which steps take longest beyond what their bytes and products need, kernel by kernel: where to look first.
 
     scripts/race/slow_steps.py --lamina build/hopper/bin/lamina --arch timm:gmlp_s16_224,timm:coat_tiny,resnet50
-    scripts/race/slow_steps.py --device cpu --precision fp32 --batch 1 --rate 0.02 --products 0.2 --arch resnet18
+    scripts/race/slow_steps.py --device cpu --precision fp32 --batch 1 --rate 0.02 --products 0.0002 --arch resnet18
 
 What a step needs is the most of --least µs, its bytes at --rate TB/s and its operations at --products PFLOP/s (of an H200 in
 16 bits, unless told). Networks are exported by --jobs processes at once, and timed one after another, some of them loaded

@@ -161,7 +161,8 @@ TEST(MatMul, ManyTermsAndColumnsAreDivided) {
 TEST(MatMul, OfManyProductsEachHasTheBitsOfItself) {
   constexpr std::int64_t many = 600;
   for (const Device device : devices_here()) {
-    for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{196, 16, 17}, {17, 16, 196}, {16, 196, 17}}) {
+    for (const auto& [m, k, n] :
+         {std::array<std::int64_t, 3>{196, 16, 17}, {17, 16, 196}, {16, 196, 17}, {196, 16, 1}}) {
       const Tensor a = draw_floats({many, m, k}, 1), b = draw_floats({many, k, n}, 2);
       const Tensor all = run_problem(MatMulProblem{}, {a, b}, Shape{many, m, n}, DType::f32, device);
       const auto last = [](const Tensor& of) {

@@ -44,8 +44,7 @@ bool takes_norm(const NormProblem& problem, const Preparation& p) {
 }
 
 bool takes_norm_of_pixels(const NormProblem& problem, const Preparation& p) {
-  return p.output().format.layout == Layout::nhwc && is_stored_alike(p) && detail::is_of_groups(problem, p) &&
-         detail::operands_fit(p) && problem.epilogue.is_residual() && problem.kind <= NormKind::root_mean_square;
+  return is_stored_alike(p) && detail::is_of_groups(problem, p) && problem.kind <= NormKind::root_mean_square;
 }
 
 constexpr Kernel<PointwiseProblem> pointwise[] = {

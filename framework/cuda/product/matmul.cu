@@ -1,9 +1,9 @@
 // c = alpha * a b by fp32 multiply-adds.
 //
 // A block of 256 threads owns a tile of BM x BN outputs, a thread TM x TN of them in registers; 16 terms at a time lie
-// in shared memory, terms first (at most 9 KB), and the next 16 are on their way to registers meanwhile. Of products of
-// up to 32 x 32, which are nothing but the way to memory, 64 terms (18 KB). Chains of more than 128 terms are folded
-// (tensor_core/chain.h).
+// in shared memory, terms first (at most 9 KB), and the next 16 are on their way to registers meanwhile. Of many
+// products of up to 32 x 32, which take the time that memory takes, 64 terms (18 KB). Chains of more than 128 terms are
+// folded (tensor_core/chain.h).
 //
 // Preconditions: none; what lies outside of the matrices reads as 0.
 // Source: Boehm, "How to optimize a CUDA matmul kernel for cuBLAS-like performance", 2022.

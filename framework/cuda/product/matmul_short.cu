@@ -114,11 +114,12 @@ bool takes_matmul_short(const MatMulProblem& problem, const Preparation& p) {
   return is_of_rows(e) || (e.m <= most && e.b_column == 1);
 }
 
-/// Few blocks take longer than the tiles of prepare_matmul, which add in the same order.
+/// Few blocks take longer than the tiles of prepare_matmul, which add in the same order. What prepare_matmul_rows would
+/// take otherwise, of few rows or of one column, adds in another: that is not to depend on how many products there are.
 bool matmul_short_pays(const MatMulProblem& problem, const Preparation& p) {
   const MatMulExtents e = detail::matmul_extents(problem, p);
   const std::int64_t blocks = e.batches * detail::ceil_div<std::int64_t>(is_of_rows(e) ? e.m : e.n, threads);
-  return e.m <= 4 || blocks >= std::int64_t{2} * p.device.multiprocessors;
+  return e.m <= 4 || e.n == 1 || blocks >= std::int64_t{2} * p.device.multiprocessors;
 }
 
 std::unique_ptr<Operator> prepare_matmul_short(const MatMulProblem& problem, const Preparation& p) {

@@ -15,11 +15,7 @@ using namespace map_parts;
 std::optional<MapProblem> map_of(const NormProblem& problem, const Preparation& p) {
   if (has_no_arrays(p) || p.has_slices() || p.has_strides() || !has_activations_or_codes(p)) return std::nullopt;
   const bool images = p.input().format.layout == Layout::nhwc;
-  if (images ? !detail::is_of_groups(problem, p) || p.output().format.layout != Layout::nhwc ||
-                   !detail::operands_fit(p) || !problem.epilogue.is_residual()
-             : !detail::is_normalisable(problem, p)) {
-    return std::nullopt;
-  }
+  if (images ? !detail::is_of_groups(problem, p) : !detail::is_normalisable(problem, p)) return std::nullopt;
   // An empty array is no rows of any length.
   const auto at_least_one = [](std::int64_t extent) { return std::max<std::int64_t>(extent, 1); };
   const std::int64_t count = p.input().shape.numel(), length_of_row = at_least_one(problem.length);

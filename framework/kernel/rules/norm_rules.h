@@ -22,11 +22,12 @@ inline bool is_normalisable(const NormProblem& problem, const Preparation& p) {
   return p.output().shape.numel() == count && (count == 0 || (problem.length > 0 && count % problem.length == 0));
 }
 
-/// Whether a row is a group of the channels of an image [N, C, H, W], and scale and shift are of those: then the images
-/// may be stored channels last.
+/// Whether a row is a group of the channels of an image [N, C, H, W], scale and shift are of those, and what is added
+/// lies as the result does: then the images may be stored channels last.
 inline bool is_of_groups(const NormProblem& problem, const Preparation& p) {
   const Shape& image = p.input().shape;
   if (image.rank() != 4 || image != p.output().shape || image.numel() == 0) return false;
+  if (p.output().format.layout != Layout::nhwc || !operands_fit(p) || !problem.epilogue.is_residual()) return false;
   const std::int64_t pixels = image[2] * image[3], channels = problem.length / pixels;
   const bool by_channel = problem.inner == pixels && problem.channels == image[1];
   return problem.length % pixels == 0 && channels > 0 && image[1] % channels == 0 &&
