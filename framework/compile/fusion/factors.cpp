@@ -89,18 +89,23 @@ class FactorsInFront : Dataflow {
     if (!a || (shifts && g.padding_height + g.padding_width > 0)) return;
     Tensor weight = conv->weight.clone(),
            bias = conv->bias.defined() ? conv->bias.clone() : Tensor::zeros({g.out_channels});
-    const std::span<float> weights = weight.values<float>(), biases = bias.values<float>();
-    const auto filter = weights.size() / biases.size(), taps = filter / static_cast<std::size_t>(g.group_in_channels());
+    const std::span<float> biases = bias.values<float>();
+    float* at = weight.values<float>().data();
+    std::vector<double> factors(a->scale.size());
+    std::ranges::transform(a->scale, a->own, factors.begin(), std::plus());
+    const auto filter = weight.values<float>().size() / biases.size(),
+               taps = filter / static_cast<std::size_t>(g.group_in_channels());
     for (std::size_t o = 0; o < biases.size(); ++o) {
       const auto first =
           o / static_cast<std::size_t>(g.group_out_channels()) * static_cast<std::size_t>(g.group_in_channels());
       auto sum = static_cast<double>(biases[o]);
-      for (std::size_t k = 0; k < filter; ++k) {
-        float& at = weights[o * filter + k];
-        const std::size_t c = first + k / taps;
-        sum += static_cast<double>(at) * a->shift[c];
-        if (known) at = static_cast<float>(static_cast<double>(at) * (a->scale[c] + a->own[c]));
-        if (!std::isfinite(at)) return;
+      for (std::size_t c = first; c < first + filter / taps; ++c) {
+        const double shift = a->shift[c], factor = known ? factors[c] : 1;
+        for (std::size_t tap = 0; tap < taps; ++tap, ++at) {
+          sum += static_cast<double>(*at) * shift;
+          *at = static_cast<float>(static_cast<double>(*at) * factor);
+          if (!std::isfinite(*at)) return;
+        }
       }
       biases[o] = static_cast<float>(sum);
       if (!std::isfinite(biases[o])) return;
