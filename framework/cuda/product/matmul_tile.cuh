@@ -119,8 +119,8 @@ __global__ void __launch_bounds__(Tile::threads, 512 / Tile::threads)
   T* const b_shared = a_shared + stages * SlabA::elements;
   let_successor_start();
   wait_for_predecessor();
-  const std::int64_t tiles_across = (e.n + BN - 1) / BN;
-  const std::int64_t row = blockIdx.x / tiles_across * BM, column = blockIdx.x % tiles_across * BN;
+  const std::int64_t tiles_across = (e.n + BN - 1) / BN, tile_row = divided(blockIdx.x, tiles_across);
+  const std::int64_t row = tile_row * BM, column = (blockIdx.x - tile_row * tiles_across) * BN;
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warp_row = warp / (BN / WN) * WM, warp_column = warp % (BN / WN) * WN;
   const std::int64_t a_step = transpose_a ? e.a_term : e.a_row, b_step = transpose_b ? e.b_column : e.b_term;

@@ -65,19 +65,27 @@ __device__ void finish(const RecurrentArgs& a, int step, int phase, int image, i
   const float old = a.cell == Cell::gru ? before(a.h, step % 2) : 0;
   float h = 0;
   if (a.phases == 2) {
-    const auto gate = [&](int function, float v) { return a.functions[d][function](clipped(v, -a.clip, a.clip)); };
+    const auto gate = [&](int which, int function, float added) {
+      float v[1] = {clipped(x(which) + added, -a.clip, a.clip)};
+      a.functions[d][function].apply<false>(v);
+      return v[0];
+    };
     if (phase == 0) {
-      *kept = gate(0, x(0) + sum[0]);
-      a.state_of(image, d, 3)[unit] = gate(0, x(1) + sum[1]) * old;
+      *kept = gate(0, 0, sum[0]);
+      a.state_of(image, d, 3)[unit] = gate(1, 0, sum[1]) * old;
       return;
     }
-    const float candidate = gate(1, x(2) + sum[0]);
+    const float candidate = gate(2, 1, sum[0]);
     h = candidate + *kept * (old - candidate);
   } else {
-    float c = a.cell == Cell::lstm ? before(a.c, 2) : 0;
-    h = cell_of(a, d, unit, sum, x, old, c);
-    if (a.cell == Cell::lstm) *kept = c;
-    if (a.cell == Cell::lstm && step == length - 1) put(last, c);
+    const int units[1] = {unit};
+    const float sums[most_gates][1] = {{sum[0]}, {sum[1]}, {sum[2]}, {sum[3]}};
+    float next[1] = {old}, c[1] = {a.cell == Cell::lstm ? before(a.c, 2) : 0};
+    cells_of<false>(
+        a, d, units, sums, [&](int gate, int) { return x(gate); }, next, c);
+    h = next[0];
+    if (a.cell == Cell::lstm) *kept = c[0];
+    if (a.cell == Cell::lstm && step == length - 1) put(last, c[0]);
   }
   a.state_of(image, d, 1 - step % 2)[unit] = h;
   put(now, h);

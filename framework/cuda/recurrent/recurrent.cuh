@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "lamina/cuda/elements.cuh"
+#include "lamina/cuda/finish.cuh"
 #include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/kernel.h"
@@ -11,16 +12,30 @@
 /// What the kernels of recurrent layers have in common: their arguments, and what a cell makes of sums.
 namespace lamina::cuda::recurrent {
 
+/// Within 1e-6 of it, relatively, by the special functions.
+__device__ __forceinline__ float tanh16(float v) {
+  const float e = exponential16(-2.0f * fabsf(v)), square = v * v;
+  const float far = copysignf((1.0f - e) * reciprocal16(1.0f + e), v);
+  return fabsf(v) < 0.05f ? v * (1.0f - square * (1.0f / 3.0f - square * (2.0f / 15.0f))) : far;
+}
+
 struct CellFunction {
   Pointwise function = Pointwise::tanh;
   float a = 0, b = 0;
 
-  __device__ float operator()(float v) const {
-    switch (function) {
-      case Pointwise::sigmoid: return sigmoid_of(v);
-      case Pointwise::tanh: return tanhf(v);
-      case Pointwise::relu: return activate(v, true);
-      default: return clipped(a * v + b, 0.0f, 1.0f);
+  /// Of several values at once, which do not wait for each other then. `fast`: of what is rounded to 16 bits.
+  template <bool fast, int n>
+  __device__ __forceinline__ void apply(float (&values)[n]) const {
+    const auto each = [&](auto f) {
+#pragma unroll
+      for (float& v : values) v = f(v);
+    };
+    switch (function) {  // every thread's is the same
+      case Pointwise::sigmoid:
+        return each([](float v) { return fast ? reciprocal16(1.0f + exponential16(-v)) : sigmoid_of(v); });
+      case Pointwise::tanh: return each([](float v) { return fast ? tanh16(v) : tanhf(v); });
+      case Pointwise::relu: return each([](float v) { return activate(v, true); });
+      default: return each([&](float v) { return clipped(a * v + b, 0.0f, 1.0f); });
     }
   }
 };
@@ -55,24 +70,45 @@ struct RecurrentArgs {
   }
 };
 
-/// h of a unit in a cell of one phase, and of an LSTM its next c, from the sums of its gates and what came in.
-template <class X>
-__device__ __forceinline__ float cell_of(const RecurrentArgs& a, int d, int unit, const float (&sum)[4], const X& x,
-                                         float old, float& c) {
-  const auto gate = [&](int function, float v) { return a.functions[d][function](clipped(v, -a.clip, a.clip)); };
-  if (a.cell == Cell::rnn) return gate(0, x(0) + sum[0]);
+/// Of n units of cells of one phase: their next h and, of an LSTM, c, from the sums of their gates and what came in,
+/// x(gate, j).
+template <bool fast, int n, class X>
+__device__ __forceinline__ void cells_of(const RecurrentArgs& a, int d, const int (&units)[n], const float (&sum)[4][n],
+                                         const X& x, float (&h)[n], float (&c)[n]) {
+  const auto gate = [&](int which, int function, int peephole, float(&v)[n]) {
+    const float* const p =
+        peephole < 0 || a.peepholes == nullptr ? nullptr : a.peepholes + (d * 3 + peephole) * a.hidden;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      v[j] = clipped(x(which, j) + sum[which][j] + (p == nullptr ? 0 : p[units[j]] * c[j]), -a.clip, a.clip);
+    }
+    a.functions[d][function].template apply<fast>(v);
+  };
+  if (a.cell == Cell::rnn) return gate(0, 0, -1, h);
+  float first[n], second[n], third[n];
   if (a.cell == Cell::lstm) {
-    const auto with_c = [&](int which, int peephole, float c_now) {
-      const float* const p = a.peepholes == nullptr ? nullptr : a.peepholes + (d * 3 + peephole) * a.hidden;
-      return gate(0, x(which) + sum[which] + (p == nullptr ? 0 : p[unit] * c_now));
-    };
-    const float i = with_c(0, 0, c), f = a.input_forget ? 1 - i : with_c(2, 2, c);
-    c = f * c + i * gate(1, x(3) + sum[3]);
-    return with_c(1, 1, c) * a.functions[d][2](c);
+    gate(0, 0, 0, first);
+    if (!a.input_forget) gate(2, 0, 2, second);
+    gate(3, 1, -1, third);
+#pragma unroll
+    for (int j = 0; j < n; ++j) c[j] = (a.input_forget ? 1 - first[j] : second[j]) * c[j] + first[j] * third[j];
+    gate(1, 0, 1, h);
+#pragma unroll
+    for (int j = 0; j < n; ++j) first[j] = c[j];
+    a.functions[d][2].template apply<fast>(first);
+#pragma unroll
+    for (int j = 0; j < n; ++j) h[j] *= first[j];
+    return;
   }
-  const float z = gate(0, x(0) + sum[0]), r = gate(0, x(1) + sum[1]);
-  const float candidate = gate(1, x(2) + r * (sum[2] + a.bias[d * a.hidden + unit]));
-  return candidate + z * (old - candidate);
+  gate(0, 0, -1, first);
+  gate(1, 0, -1, second);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    third[j] = clipped(x(2, j) + second[j] * (sum[2][j] + a.bias[d * a.hidden + units[j]]), -a.clip, a.clip);
+  }
+  a.functions[d][1].template apply<fast>(third);
+#pragma unroll
+  for (int j = 0; j < n; ++j) h[j] = third[j] + first[j] * (h[j] - third[j]);
 }
 
 /// All but the weights and what a run knows.

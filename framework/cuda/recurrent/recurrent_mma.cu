@@ -28,7 +28,7 @@ namespace {
 
 using namespace tables;
 
-constexpr int unit_rows = 16, columns = 8, most_warps = 16, gap = 8;
+constexpr int unit_rows = 16, columns = 8, most_warps = 12, gap = 8;
 
 /// How units are shared.
 struct Share {
@@ -91,16 +91,17 @@ __global__ void __launch_bounds__(32 * most_warps)
 
   const bool live = unit < a.hidden, busy = unit - 2 * (lane / 4) < a.hidden;
   const int last = a.cell == Cell::lstm ? a.steps + 1 : a.steps;
-  float h[2][2] = {}, c[2][2] = {};
+  float h[4] = {}, c[4] = {};
   int lengths[2];
   bool there[2];
   const auto put = [&](int row, int i, float x, float y) {
     T* const to = static_cast<T*>(a.y) + a.place(row, first_image + own_column + i, d) + unit;
     *reinterpret_cast<Pack<T, 2>*>(to) = {from_f32<T>(x), from_f32<T>(y)};
   };
-  const auto pair = [&](const void* from, std::int64_t at, float(&to)[2]) {
+  const auto given = [&](const void* from, int i, float(&to)[4]) {
+    const std::int64_t at = a.place(0, first_image + own_column + i, d) + unit;
     const auto pack = *reinterpret_cast<const Pack<T, 2>*>(static_cast<const T*>(from) + at);
-    to[0] = to_f32(pack.values[0]), to[1] = to_f32(pack.values[1]);
+    to[i] = to_f32(pack.values[0]), to[2 + i] = to_f32(pack.values[1]);
   };
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -108,9 +109,8 @@ __global__ void __launch_bounds__(32 * most_warps)
     there[i] = live && image < a.images;
     lengths[i] = there[i] ? a.length(image) : 0;
     if (!there[i]) continue;
-    if (a.h != nullptr) pair(a.h, a.place(0, image, d) + unit, h[i]);
-    if (a.c != nullptr) pair(a.c, a.place(0, image, d) + unit, c[i]);
-    if (a.h != nullptr) give(0, own_column + i, h[i][0], h[i][1]);
+    if (a.c != nullptr) given(a.c, i, c);
+    if (a.h != nullptr) given(a.h, i, h), give(0, own_column + i, h[i], h[2 + i]);
     for (int row = a.steps; lengths[i] == 0 && row <= last; ++row) put(row, i, 0, 0);
   }
   sync();
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(32 * most_warps)
   const T* const own = weights + warp * gates * unit_rows * pitch + lane % 16 * pitch + lane / 16 * 8;
 #pragma unroll 1
   for (int step = 0; step < a.steps; ++step) {
-    float sum[gates][4] = {};
+    float sum[4][4] = {}, small[gates][4] = {};  // of h's high words and of its low ones
     const T* const h_now = h_shared + step % 2 * share.buffer() + lane % 8 * pitch + lane / 8 * 8;
     if (busy) {
 #pragma unroll 1
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(32 * most_warps)
             std::uint32_t w[4];
             ptx::load_matrices(w, ptx::shared_address(own + g * unit_rows * pitch + k + 16 * half));
             ptx::mma<T>(sum[g], w, y, sum[g]);
-            ptx::mma<T>(sum[g], w, z, sum[g]);
+            ptx::mma<T>(small[g], w, z, small[g]);
           }
         }
       }
@@ -156,25 +156,26 @@ __global__ void __launch_bounds__(32 * most_warps)
     for (int i = 0; i < 2 * gates; ++i) now[i / gates][i % gates] = x[i / gates][i % gates];
     load(step + 1);
 #pragma unroll
+    for (int v = 0; v < gates * 4; ++v) sum[v / 4][v % 4] += small[v / 4][v % 4];
+    float next[4], c_next[4];  // value 2 u + i: unit u of image i, as a product's
+#pragma unroll
+    for (int v = 0; v < 4; ++v) next[v] = h[v], c_next[v] = c[v];
+    const auto came = [&](int g, int v) { return to_f32(now[v % 2][g < gates ? g : 0].values[v / 2]); };
+    const int units[4] = {unit, unit, unit + 1, unit + 1};
+    if (live) cells_of<true>(a, d, units, sum, came, next, c_next);
+#pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (!there[i]) continue;
       if (step >= lengths[i]) {
         put(step, i, 0, 0);
         continue;
       }
-#pragma unroll
-      for (int u = 0; u < 2; ++u) {
-        float of_gates[4] = {};
-#pragma unroll
-        for (int g = 0; g < gates; ++g) of_gates[g] = sum[g][2 * u + i];
-        const auto came = [&](int g) { return to_f32(now[i][g].values[u]); };
-        h[i][u] = cell_of(a, d, unit + u, of_gates, came, h[i][u], c[i][u]);
-      }
-      give((step + 1) % 2, own_column + i, h[i][0], h[i][1]);
-      put(d == 1 || a.reverse ? lengths[i] - 1 - step : step, i, h[i][0], h[i][1]);
+      h[i] = next[i], h[2 + i] = next[2 + i], c[i] = c_next[i], c[2 + i] = c_next[2 + i];
+      give((step + 1) % 2, own_column + i, h[i], h[2 + i]);
+      put(d == 1 || a.reverse ? lengths[i] - 1 - step : step, i, h[i], h[2 + i]);
       if (step < lengths[i] - 1) continue;
-      put(a.steps, i, h[i][0], h[i][1]);
-      if (a.cell == Cell::lstm) put(last, i, c[i][0], c[i][1]);
+      put(a.steps, i, h[i], h[2 + i]);
+      if (a.cell == Cell::lstm) put(last, i, c[i], c[2 + i]);
     }
     sync();
   }
