@@ -28,7 +28,7 @@ EVERY_BUILD = {
     "framework/cuda/map": 2_700,  # the generator, and the kernel for any Map
     "framework/cuda/product": 1_815,  # tiles that a convolution of such images has, too; products of few terms, and of one column; few rows are a warp's; masks are read early and at once, narrow heads have kernels of their own
     "framework/cuda/ptx": 598,
-    "framework/cuda/recurrent": 500,  # the same, all steps in a launch; on tensor cores, weights staying in shared memory
+    "framework/cuda/recurrent": 540,  # the same, all steps in a launch; on tensor cores, weights staying in shared memory
     "framework/cuda/runtime": 1_119,
     "framework/cuda/squeeze_excite": 563,
     "framework/cuda/tensor_core": 559,
@@ -63,7 +63,7 @@ TESTS = {"tests": 35_245, "tests/cuda/map": 1_510}  # what C and .onnx files hav
 # ways by a model's size 26. Steps on the host of a plan for a GPU are 90,
 # bins of boxes and scatters by a thread for each update 240, and what a run finds on a GPU, boxes too, 400. Layers in
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190.
-TABLES = ((EVERY_BUILD, 62_540), (LEFT_OUT, 5_099), (TESTS, 37_120))
+TABLES = ((EVERY_BUILD, 62_580), (LEFT_OUT, 5_099), (TESTS, 37_120))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
