@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "lamina/base/in_parallel.h"
+#include "lamina/tensor/constants.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::detail {
@@ -53,18 +56,22 @@ Tensor transposed(const Tensor& matrix) {
 
 Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
   constexpr std::size_t piece = std::size_t{1} << 18;  // elements
-  Tensor result(weight.shape());
-  const std::span<const float> from = weight.values<float>();
-  float* const to = result.values<float>().data();
-  const std::size_t length = scale.empty() ? 0 : from.size() / scale.size();
-  std::atomic<bool> finite = true;
-  in_parallel(scale.size(), std::max<std::size_t>(piece / std::max<std::size_t>(length, 1), 1),
-              [&](std::size_t begin, std::size_t end) {
-                for (std::size_t row = begin; row < end; ++row) {
-                  if (!multiply(from.data() + row * length, to + row * length, length, scale[row])) finite = false;
-                }
-              });
-  return finite ? result : Tensor();
+  const auto elements = static_cast<std::size_t>(weight.numel());
+  const std::size_t length = elements / std::max<std::size_t>(scale.size(), 1);
+  if (length == 0) return weight.clone();
+  const auto multiply_all = [&](Tensor& result) {
+    const float* const from = weight.values<float>().data();
+    float* const to = result.values<float>().data();
+    std::atomic<bool> finite = true;
+    in_parallel(scale.size(), std::max<std::size_t>(piece / length, 1), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t row = begin; row < end; ++row) {
+        if (!multiply(from + row * length, to + row * length, length, scale[row])) finite = false;
+      }
+    });
+    if (!finite) to[0] = std::numeric_limits<float>::quiet_NaN();  // found below, by whoever asks for it again, too
+  };
+  Tensor result = derived(Packing("rows times").with(scale), {weight}, weight.shape(), DType::f32, multiply_all);
+  return std::isfinite(result.values<float>()[0]) ? result : Tensor();
 }
 
 }  // namespace lamina::detail

@@ -20,8 +20,8 @@ namespace {
 Tensor scaled(const Tensor& matrix, bool turned, double factor) {
   if (factor == 1) {
     return !turned ? matrix
-                   : packed(Packing("turned"), {matrix}, {matrix.shape()[1], matrix.shape()[0]}, DType::f32,
-                            [&](Tensor& to) { to = transposed(matrix); });
+                   : derived(Packing("turned"), {matrix}, {matrix.shape()[1], matrix.shape()[0]}, DType::f32,
+                             [&](Tensor& to) { to = transposed(matrix); });
   }
   Tensor result = turned ? transposed(matrix) : matrix.clone();
   for (float& value : result.values<float>()) value = static_cast<float>(factor * static_cast<double>(value));
