@@ -52,6 +52,7 @@ class Resolver {
 
   Resolved resolve() {
     if (options_.batch < 1) fail("batch: expected 1 or more, got ", options_.batch);
+    result_.network.add_room_of(options_.batch);
     check_names();
     choose_outputs();
     std::vector<int> inputs = graph_.inputs();
@@ -211,8 +212,7 @@ class Resolver {
   /// Drops the constants of the network that only node i of the graph still had a use for, and that what became of it,
   /// the network's nodes from `before` on, does not read: weights that were turned are not there twice.
   void drop_operands(std::size_t i, int before) {
-    const auto size = static_cast<std::size_t>(result_.network.size());
-    read_.resize(size, false);
+    read_.resize(static_cast<std::size_t>(result_.network.size()), false);
     for (int added = before; added < result_.network.size(); ++added) {
       for (const int input : result_.network[added].inputs) read_[static_cast<std::size_t>(input)] = true;
     }

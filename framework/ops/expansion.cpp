@@ -52,17 +52,15 @@ Tensor Expansion::constant(int i, std::string_view or_else) const {
 }
 
 std::vector<std::int64_t> to_integers(const Tensor& tensor) {
-  std::vector<std::int64_t> result;
   const Tensor wide = tensor.to(DType::i64);
-  for (const std::int64_t value : wide.values<std::int64_t>()) result.push_back(value);
-  return result;
+  const std::span<const std::int64_t> values = wide.values<std::int64_t>();
+  return {values.begin(), values.end()};
 }
 
 std::vector<double> to_numbers(const Tensor& tensor) {
-  std::vector<double> result;
   const Tensor wide = tensor.to(DType::f64);
-  for (const double value : wide.values<double>()) result.push_back(value);
-  return result;
+  const std::span<const double> values = wide.values<double>();
+  return {values.begin(), values.end()};
 }
 
 std::vector<std::int64_t> Expansion::integers(int i) const { return to_integers(constant(i)); }

@@ -14,7 +14,7 @@ namespace {
 
 // What all constants that are computed may take, more where the network has weights: what is beyond is computed anew in
 // each run. A file of some bytes may ask for any number of ones, any number of times. Shapes and the like do not count.
-constexpr std::size_t of_any_network = std::size_t{1} << 30, of_each_byte = 4, uncounted = std::size_t{4} << 10;
+constexpr std::size_t of_each_image = std::size_t{64} << 20, of_each_byte = 4, uncounted = std::size_t{4} << 10;
 constexpr std::int64_t most_sizes = 64;  // that are looked at as what a shape may depend on
 
 }  // namespace
@@ -38,14 +38,19 @@ void Network::set_count(int id, int axis, int count) {
 }
 
 bool Network::has_room(std::size_t bytes) const {
-  return bytes <= of_any_network && computed_ + bytes <= of_any_network + of_each_byte * stored_;
+  return bytes <= of_any_network_ && computed_ + bytes <= of_any_network_ + of_each_byte * stored_;
+}
+
+void Network::add_room_of(std::int64_t batch) {
+  constexpr std::int64_t most = 1024;  // images
+  of_any_network_ += of_each_image * static_cast<std::size_t>(std::min(batch, most) - 1);
 }
 
 void Network::spend(std::size_t bytes) {
   if (bytes <= uncounted) return;
   if (!has_room(bytes)) {
     fail("lists and constants that take ", computed_ + bytes,
-         " bytes with those of the nodes before; expected at most ", of_any_network + of_each_byte * stored_,
+         " bytes with those of the nodes before; expected at most ", of_any_network_ + of_each_byte * stored_,
          " for a network with ", stored_, " bytes of constants");
   }
   computed_ += bytes;
@@ -99,7 +104,8 @@ int Network::add(std::string name, std::shared_ptr<const Module> module, std::ve
   }
   if (node.module->is_view(shapes)) return append_constant(std::move(node.name), constants[0].view(node.shape));
   const std::size_t bytes = bytes_of(node.shape, {.dtype = node.dtype}), counted = bytes > uncounted ? bytes : 0;
-  if (bytes > of_any_network + of_each_byte * stored_) spend(bytes);  // which refuses it: no run has room for it either
+  if (bytes > of_any_network_ + of_each_byte * stored_)
+    spend(bytes);  // which refuses it: no run has room for it either
   if (!has_room(counted)) return append(std::move(node));
   computed_ += counted;
   const int id = append_constant(std::move(node.name), run_once(*node.module, constants, node.shape, node.dtype, 1));

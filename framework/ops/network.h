@@ -57,6 +57,8 @@ class Network {
   /// Counts what a node keeps that is not in proportion to a file: a table of places. Throws Error when all of it, with
   /// the constants that were made, is too much.
   void spend(std::size_t bytes);
+  /// More of that for each image of a batch: exporters compute the places of all elements of a value.
+  void add_room_of(std::int64_t batch);
   /// A node; a constant, computed here and now, where all its inputs are, as long as all such together are in
   /// proportion to the network's own. Throws Error if the inputs do not fit.
   int add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs);
@@ -91,6 +93,7 @@ class Network {
   std::vector<Node> nodes_;
   std::vector<std::vector<int>> sequences_;
   std::map<std::tuple<std::string, Attributes, std::vector<int>>, int> made_once_;
+  std::size_t of_any_network_ = std::size_t{1} << 30;
   std::size_t stored_ = 0, computed_ = 0;  // bytes of constants
 };
 

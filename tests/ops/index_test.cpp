@@ -57,6 +57,19 @@ TEST(IndexOps, ScatterPutsUpdatesIn) {
             "ScatterND: expected updates [1, 3], got [1, 2]");
 }
 
+/// As x[:, 1:3] = y is exported: every place of a box, in order, some counted from the end; and what only begins so.
+TEST(IndexOps, ScatterPutsABoxIn) {
+  const Tensor x = whole({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {3, 4});
+  expect_both(Op("ScatterND"), {x, whole({1, 1, 1, -2, -1, -3, 2, 2}, {2, 2, 2}), whole({50, 60, 90, 100}, {2, 2})},
+              {3, 4}, {0, 1, 2, 3, 4, 50, 60, 7, 8, 90, 100, 11});
+  expect_both(Op("ScatterND"), {x, whole({0, 1, 1, 1, 2, 1}, {3, 1, 2}), whole({10, 50, 90}, {3, 1})}, {3, 4},
+              {0, 10, 2, 3, 4, 50, 6, 7, 8, 90, 10, 11});
+  expect_both(Op("ScatterND"), {x, whole({1, 2}, {2, 1}), whole({0, 0, 0, 0, 1, 1, 1, 1}, {2, 4})}, {3, 4},
+              {0, 1, 2, 3, 0, 0, 0, 0, 1, 1, 1, 1});
+  expect_both(Op("ScatterND"), {x, whole({1, 1, 1, 2, 2, 1, 2, 1}, {2, 2, 2}), whole({50, 60, 90, 100}, {2, 2})},
+              {3, 4}, {0, 1, 2, 3, 4, 50, 60, 7, 8, 100, 10, 11});
+}
+
 TEST(IndexOps, TopKHasValuesAndPlaces) {
   const Tensor x = floats({3, 1, 2, 5, 9, 5}, {2, 3}), two = whole({2}, {1});
   const auto with_output = [](std::int64_t output) { return Attributes{{"output", output}}; };

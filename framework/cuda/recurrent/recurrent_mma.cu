@@ -213,7 +213,10 @@ std::vector<std::uint16_t> packed(const RecurrentProblem& problem, const Share& 
 
 }  // namespace
 
+/// A relu's h may be beyond f16's range, of which no two numbers of it are the sum.
 bool takes_mma(const RecurrentProblem& problem, const Preparation& p) {
+  const auto is_bounded = [](const PointwiseStep& step) { return step.function != Pointwise::relu; };
+  if (!std::ranges::all_of(problem.functions, is_bounded)) return false;
   return lamina::detail::is_recurrence(problem, p) && size_of(p.input().format.dtype) == 2 &&
          p.device.architecture >= 80 && problem.phases() == 1 && !problem.scale.defined() && problem.hidden % 2 == 0 &&
          p.input().shape[1] <= 65'535 && p.input().shape.numel() <= std::int64_t{1} << 30 &&

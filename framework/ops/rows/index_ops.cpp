@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "lamina/ops/boxes.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/counts/counted.h"
@@ -23,7 +24,8 @@ int indices_of(Expansion& e, int i) {
 void check_range(const Expansion& e, int node, std::span<const std::int64_t> extents) {
   if (!e.known(node).defined()) return;
   std::size_t component = 0;
-  for (const std::int64_t value : to_integers(e.known(node))) {
+  const Tensor wide = e.known(node).to(DType::i64);
+  for (const std::int64_t value : wide.values<std::int64_t>()) {
     const std::int64_t extent = extents[component];
     if (value < -extent || value >= extent) e.refuse("index ", value, " is outside of an extent of ", extent);
     component = component + 1 == extents.size() ? 0 : component + 1;
@@ -143,6 +145,7 @@ int put(Expansion& e, int data, int indices, int depth) {
   const Shape to = e.shape(data);
   const std::int64_t slices = count_of(to, 0, depth), size = count_of(to, depth, e.rank(data));
   if (depth == 0 || slices < 1 || size < 1) return -1;
+  if (const int boxed = put_box(e, data, indices, updates); boxed >= 0) return boxed;
   const std::int64_t places = e.shape(indices).numel() / depth;
   if (slices > longest_table && places != slices) return -1;  // the others may yet be in order, which needs no table
   std::vector<std::int64_t> source(static_cast<std::size_t>(slices), -1);  // the update of each slice, or none
