@@ -268,6 +268,7 @@ std::string problem_of(const CLI::ParseError& error, const CLI::App& app, std::s
   }
   if (const std::size_t end = text.find(" is required"); end != text.npos && text.starts_with("--")) {
     const CLI::Option* const option = command.get_option_no_throw(text.substr(0, end));
+    if (option != nullptr && option->get_positional()) return "expected another argument, " + option->get_description();
     return "expected " + text.substr(0, end) + (option == nullptr ? "" : ' ' + value_name(option->get_type_name()));
   }
   if (const std::string_view one = "Exactly 1 option from ["; text.starts_with(one)) {

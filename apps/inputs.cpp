@@ -1,12 +1,10 @@
 #include "inputs.h"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -41,21 +39,6 @@ Tensor fitted(const Tensor& tensor, const Graph::Node& input, const std::string&
   return tensor.to(DType::f32);
 }
 
-/// Where the module of the Python package lies, if this code is in it; else some folder without files of ours.
-fs::path package_folder() {
-  Dl_info here = {};
-  ::dladdr(reinterpret_cast<const void*>(&package_folder), &here);
-  const fs::path file = here.dli_fname == nullptr ? "" : here.dli_fname;
-  return file.is_absolute() ? file.parent_path() : "/";
-}
-
-/// Where a user's programs keep what they fetched.
-fs::path data_folder() {
-  const char *data = std::getenv("XDG_DATA_HOME"), *home = std::getenv("HOME");
-  if (data != nullptr && data[0] == '/') return fs::path(data) / "lamina";
-  return home == nullptr ? "/" : fs::path(home) / ".local/share/lamina";
-}
-
 }  // namespace
 
 const Graph::Node& input_node(const Graph& graph, std::size_t i) {
@@ -78,48 +61,6 @@ Shape one_input(const Graph& graph, const InputShapes& said, const std::string& 
   if (const auto found = said.find(node.name); found != said.end()) return found->second;
   throw Error(fmt::format("--input-shape: the model's input is {}, not {}", detail::quote(node.name),
                           detail::quote(said.begin()->first)));
-}
-
-std::string default_model() { return shipped_file("alexnet-conv1.safetensors"); }
-
-std::string shipped_file(const std::string& name) {
-  std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  std::string places;
-  for (const fs::path& place :
-       {fs::path("weights"), folder / "../../../weights", folder / "../share/lamina", package_folder()}) {
-    const fs::path file = (place / name).lexically_normal();
-    if (fs::exists(file, ignored)) return file.string();
-    if (place != "/") places += (places.empty() ? "" : ", ") + place.lexically_normal().string();
-  }
-  fail(fmt::format("{}, which ships with Lamina, is in none of {}", name, places));
-}
-
-std::string model_file(const std::string& name) {
-  std::error_code ignored;
-  if (fs::exists(name, ignored)) return name;
-  if (name == "digits" || name == "alexnet-conv1") return shipped_file(name + ".safetensors");
-  const fs::path fetched = data_folder() / (name + ".safetensors");
-  if (name.empty() || name.find_first_of("./") != name.npos) return name;
-  if (fs::exists(fetched, ignored)) return fetched.string();
-  if (name == "classifier") fail("classifier: python -m lamina.get_classifier brings it");
-  const auto networks = network_names();
-  if (std::ranges::find(networks, name) != networks.end())
-    fail(fmt::format("{} is a network without weights: --arch {} --weights FILE runs it", name, name));
-  const std::vector<std::string> names = {"digits", "alexnet-conv1", "classifier"};
-  fail(fmt::format("cannot read {}: there is no such file, and no model of that name{}", detail::printable(name),
-                   detail::nearest_text(name, names)));
-}
-
-std::string fetched_classifier() {
-  std::error_code ignored;
-  const fs::path file = data_folder() / "classifier.safetensors";
-  return fs::exists(file, ignored) ? file.string() : "";
-}
-
-std::string labels_file(const std::string& name) {
-  std::error_code ignored;
-  return name == "imagenet" && !fs::exists(name, ignored) ? shipped_file("imagenet_classes.txt") : name;
 }
 
 std::vector<Tensor> read_inputs(const fs::path& path, const Model& model, Constants& constants,

@@ -41,21 +41,6 @@ Graph with_inputs(const Graph& graph, const InputShapes& shapes, const Constants
 /// `inputs`. Throws Error if the batches differ.
 Plan compile_for(const Graph& graph, CompileOptions options, std::vector<Tensor>& inputs);
 
-/// The first layer that ships: from the source tree one stands in or built in, or from where Lamina is installed.
-std::string default_model();
-
-/// Where a file of weights/ is that ships with Lamina, found in the same places. Throws Error naming them if nowhere.
-std::string shipped_file(const std::string& name);
-
-/// What a name that a user gave stands for: a file, or, if there is none of that name, what ships under it: a model
-/// (digits, alexnet-conv1), as a list of labels imagenet; or a model in the user's data folder.
-std::string model_file(const std::string& name);
-std::string labels_file(const std::string& name);
-
-/// The classifier that `python -m lamina.get_classifier` brought into the user's data folder; empty where there is
-/// none.
-std::string fetched_classifier();
-
 /// Throws Error, which begins with the option, unless the graph has nodes of these names.
 void require_nodes(const Graph& graph, const std::string& option, const std::vector<std::string>& names);
 

@@ -15,6 +15,7 @@
 #include "lamina/base/content.h"
 #include "lamina/graph/resolve.h"
 #include "lamina/onnx/onnx.h"
+#include "models/shipped.h"
 #include "options.h"
 #include "photos/notes_beside.h"
 #include "words.h"
@@ -172,6 +173,24 @@ std::int64_t class_count(const Model& model, int side) {
   return numbers == 1 && scores_of(graph) == Scores::independent ? 2 : numbers;
 }
 
+Ranking ranked(const Tensor& row, Scores scores, int top) {
+  constexpr float enough = 0.9f;
+  const int judges = scores == Scores::independent ? 1 : std::max(1, static_cast<int>(row.numel() / 200));
+  Ranking found = {top_k(row, std::max(top, judges)), judges};
+  float share = 0;
+  for (const Scored& each : std::span(found.classes).first(static_cast<std::size_t>(judges))) share += each.score;
+  found.sure = row.numel() == 1 || share >= enough;
+  if (found.classes.size() > static_cast<std::size_t>(top)) found.classes.resize(static_cast<std::size_t>(top));
+  return found;
+}
+
+std::string doubt_of(const Model& model, const std::string& name, int judges, const std::string& photographs) {
+  return fmt::format("{} {} not sure of {}, which may show something else ({} less than 90 %{})", name,
+                     model.description.empty() ? "is" : model.description + "; it is", photographs,
+                     judges == 1 ? "its best class has" : fmt::format("its {} best classes have", judges),
+                     judges == 1 ? "" : " together");
+}
+
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source, int side) {
   const std::int64_t classes = class_count(model, side);
   if (static_cast<std::int64_t>(labels.size()) != classes) {
@@ -184,7 +203,7 @@ void set_labels(Model& model, std::vector<std::string> labels, const std::string
 void ModelOptions::add_to(CLI::App& command) {
   const bool own = made_by.empty();  // models that Lamina has serve the command
   std::string files = "model file: a .safetensors file that describes itself, or .onnx";
-  if (own) files += "; or digits, which ships, or classifier, which python -m lamina.get_classifier brings";
+  if (own) files += "; or digits, which ships, or classifier, which " + classifier_bringer() + " brings";
   command.add_option("--model", model, files)->transform(shipped(model_file));
   command.add_option("--weights", weights, "weights of their own for the model: .safetensors, .pth, .pt, .npz");
   if (own) command.add_option("--arch", arch, "the ready-made network that --weights belong to")->check(network_name());
@@ -212,10 +231,9 @@ Model ModelOptions::load() const {
   if (model.empty() && arch.empty() && !made_by.empty()) throw Error("expected --model FILE: " + made_by);
   if (model.empty() && arch.empty()) {
     throw Error(
-        fmt::format("expected --model FILE (--model digits, which ships, reads a handwritten digit; python -m "
-                    "lamina.get_classifier brings one that classify takes by itself), or --arch NETWORK and --weights "
-                    "FILE; {}",
-                    published));
+        fmt::format("expected --model FILE (--model digits, which ships, reads a handwritten digit; {} brings one that "
+                    "classify takes by itself), or --arch NETWORK and --weights FILE; {}",
+                    classifier_bringer(), published));
   }
   if (weights.empty() && !(open.key + open.strip_prefix).empty()) {
     throw Error("--key and --strip-prefix say how --weights are read: there are none");

@@ -95,8 +95,20 @@ std::vector<std::string> read_labels(const std::string& path);
 /// Sets the model's class names. Throws Error unless there are as many as the model's output has classes.
 void set_labels(Model& model, std::vector<std::string> labels, const std::string& source, int side = 0);
 
-/// Below this probability of its best class a network is not sure of what it sees.
-inline constexpr float sure_probability = 0.9f;
+/// What a classifier says of one photograph.
+struct Ranking {
+  std::vector<Scored> classes;  ///< the best
+  int judges = 1;               ///< how many of them say whether it is sure
+  bool sure = true;             ///< of mere scores nobody knows
+};
+
+/// Of scores of classes [1, classes], as `class_scores` gives them. It is sure if its best classes have 90 % together:
+/// the best, and where there are hundreds, half a percent of them, of ImageNet's 1000 five. Among so many there are
+/// several for one thing, tabbies and tiger cats, and their probability is shared out; "top 5" counts them so too.
+Ranking ranked(const Tensor& row, Scores scores, int top);
+
+/// Why a model is not sure of `photographs`, "this photograph": what it is for, if it says so, and what was missing.
+std::string doubt_of(const Model& model, const std::string& name, int judges, const std::string& photographs);
 
 /// What --size is of in commands whose photographs become square.
 inline constexpr const char* size_help = "pixels of both sides of the input, where the model leaves them open";

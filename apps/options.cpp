@@ -93,7 +93,7 @@ CLI::Validator real_number(double least, double most) {
         double number = -1;
         if (CLI::detail::lexical_cast(text, number) && number >= least && number <= most) return std::string();
         const auto percent = number_in<double>(text.substr(0, text.find('%')));
-        const bool of_hundred = most == 1 && percent && *percent > 1 && *percent <= 100;
+        const bool of_hundred = most == 1 && percent && *percent >= 2 && *percent <= 100;
         return fmt::format("expected a number from {} to {}, got \"{}\"{}", least, most, text,
                            of_hundred ? fmt::format("; did you mean {}?", *percent / 100) : "");
       },
@@ -200,7 +200,7 @@ Precision precision_on(Device device, std::string_view option, const std::string
 CompileOptions RunOptions::compile_options(std::int64_t n) const {
   // A build with CUDA leads one to expect the GPU: say why it is not used.
   if (device == "auto" && best_device().is_cpu() && cuda::backend_info().built) {
-    fmt::print(stderr, "lamina: running on the CPU: {}\n", detail::cuda_unavailable_reason());
+    complain("running on the CPU: " + detail::cuda_unavailable_reason());
   }
   const Device first = devices().front();
   (void)precision_on(first, "--precision", precision);
@@ -236,8 +236,8 @@ void InputOptions::add_to(CLI::App& command) {
 void InputOptions::add_capacity_to(CLI::App& command) {
   command
       .add_option("--capacity", capacities,
-                  "room for what a run alone decides: with boxes=100 a node boxes that finds things finds at most 100, "
-                  "and a node or an input boxes that sizes are made of is at most 100; once for each")
+                  "upper bound for a count that only the run knows: boxes=100 reserves room for 100, more is an error; "
+                  "once for each")
       ->type_name("NAME=K")
       ->allow_extra_args(false);
 }

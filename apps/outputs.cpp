@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
+#include <set>
 #include <vector>
 
 #include "lamina/base/atomic_file.h"
@@ -21,15 +22,24 @@ fs::path real_path(const fs::path& path) {
 
 namespace {
 
-constexpr const char* mark = "written";
+constexpr const char *mark = "written", *folder_mark = "written or a folder";
 
-bool is_written(const CLI::Option& option) {
+bool has_mark(const CLI::Option& option, const char* which) {
   try {
-    (void)const_cast<CLI::Option&>(option).get_validator(mark);  // which only reads
+    (void)const_cast<CLI::Option&>(option).get_validator(which);  // which only reads
     return true;
   } catch (const CLI::OptionNotFound&) {
     return false;
   }
+}
+
+bool is_written(const CLI::Option& option) { return has_mark(option, mark) || has_mark(option, folder_mark); }
+
+/// Whether the option, whose value may be a folder, has the name of one, there or to be made.
+bool names_folder(const std::string& name) {
+  std::error_code problem;
+  const bool file = detail::is_named_like_image(name) || name.ends_with(".safetensors");
+  return !name.empty() && (!file || fs::is_directory(name, problem));
 }
 
 /// One file under both names: by device and inode, so that links are followed.
@@ -59,6 +69,15 @@ std::string named(const std::string& option) {
   return positional ? "the argument \"" + option + '"' : option;
 }
 
+/// Of a file that is written, unless the folder is among those that the command makes.
+void require_folder(const CLI::Option& output, const std::string& name, const std::set<fs::path>& made) {
+  const fs::path folder = fs::path(name).parent_path();
+  std::error_code problem;
+  const bool file = is_file(name) && !(has_mark(output, folder_mark) && names_folder(name));
+  if (!file || folder.empty() || fs::is_directory(folder, problem) || made.contains(real_path(folder))) return;
+  throw Error(fmt::format("{}: there is no folder {}", named(output.get_name()), detail::quote(folder.string())));
+}
+
 [[noreturn]] void refuse(const std::string& option, const std::string& output, const std::string& reader) {
   throw Error(fmt::format("{}: {} is the file of {} too, and would be overwritten", named(option),
                           detail::printable(output), named(reader)));
@@ -71,11 +90,9 @@ CLI::Option* writes(CLI::Option* option, bool or_folder) {
       [or_folder](std::string& name) {
         std::error_code problem;
         const fs::path folder = fs::path(name).parent_path();
-        const bool file = !or_folder || detail::is_named_like_image(name) || name.ends_with(".safetensors");
-        if (name.empty() || name == "-" || (or_folder && (!file || fs::is_directory(name, problem))))
-          return std::string();
-        if (!folder.empty() && !fs::is_directory(folder, problem))
-          return "there is no folder " + detail::quote(folder.string());
+        if (name.empty() || name == "-" || (or_folder && names_folder(name))) return std::string();
+        // Of no folder require_outputs_apart says so, who knows which ones the command makes.
+        if (!folder.empty() && !fs::is_directory(folder, problem)) return std::string();
         if (fs::exists(name, problem) && fs::is_other(name, problem))
           return std::string();  // whose reader would notice
         try {
@@ -85,7 +102,7 @@ CLI::Option* writes(CLI::Option* option, bool or_folder) {
           return std::string(error.what());
         }
       },
-      "", mark));
+      "", or_folder ? folder_mark : mark));
 }
 
 void require_apart(const std::string& option, const std::string& output, const std::string& reader,
@@ -98,8 +115,16 @@ void require_outputs_apart(const CLI::App& command) {
   for (const CLI::App* group : command.get_subcommands([](const CLI::App* app) { return app->get_name().empty(); })) {
     for (const CLI::Option* option : group->get_options()) options.push_back(option);
   }
+  std::set<fs::path> made;  // folders that an output is
+  for (const CLI::Option* output : options) {
+    if (!has_mark(*output, folder_mark)) continue;
+    for (const std::string& name : output->results()) {
+      if (names_folder(name)) made.insert(real_path(name));
+    }
+  }
   for (const CLI::Option* output : options) {
     if (!is_written(*output)) continue;
+    for (const std::string& name : output->results()) require_folder(*output, name, made);
     for (const CLI::Option* other : options) {
       if (other == output) continue;
       for (const std::string& file : output->results()) {

@@ -1,5 +1,12 @@
 # What `cpack -G DEB` makes of a build: liblamina-c1 (the library for C), liblamina-dev (headers, the library for C++) and
 # lamina (the command). scripts/packages/build_deb.sh configures for it.
+# Without these CPack would make packages that depend on nothing, or fail once all is compiled.
+foreach(program IN ITEMS file dpkg-shlibdeps)
+  find_program(LAMINA_FOUND_${program} ${program})
+  if(NOT LAMINA_FOUND_${program})
+    message(FATAL_ERROR "LAMINA_PACKAGES=ON needs ${program} (apt install file dpkg-dev)")
+  endif()
+endforeach()
 set(documents "${PROJECT_BINARY_DIR}/documents")
 file(MAKE_DIRECTORY "${documents}")
 file(READ LICENSE licence)

@@ -20,7 +20,7 @@ endif()
 
 # Of apps/ what reads and answers requests: tests/ takes it without the rest of the command.
 set(LAMINA_ANSWERS serve/request serve/judge serve/body serve/service serve/hosted serve/inference serve/photos
-                   serve/answers serve/metrics serve/values options model_options photos/preprocess_options inputs photos/photos
+                   serve/answers serve/metrics serve/values options model_options photos/preprocess_options inputs models/shipped photos/photos
                    photos/notes_beside photos/said_of_models photos/frames known_weights shown_layer segmenter)
 if(LAMINA_DETECT)
   list(APPEND LAMINA_ANSWERS photos/detect_report photos/detect_outlines)

@@ -48,7 +48,7 @@ PATH=$PWD/$tools/bin:$PATH
 python -m build --no-isolation --sdist --outdir dist .
 stage "compiling$compiling" python -m build --no-isolation --wheel --outdir build/python/wheel "${settings[@]}" .
 # Takes libjpeg and libwebp in, so that the wheel needs the C and C++ runtime alone.
-auditwheel -v repair --wheel-dir $dist build/python/wheel/*.whl
+auditwheel repair --wheel-dir $dist build/python/wheel/*.whl
 wheel=$(ls -t $dist/lamina-*.whl | head -n 1)
 abi3audit --strict "$wheel"
 python scripts/wheel/write_sbom.py "$build" >"${wheel%.whl}.cdx.json"

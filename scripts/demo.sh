@@ -33,11 +33,8 @@ cd "$root"
 source scripts/build.sh
 stage "packages" scripts/install-deps.sh
 
-# For the processor and the GPU that are here, and no room that the demo does not use. What is for every machine (the
-# preset demo, from which one installs) takes half as long again.
 build=build/here
-stage "configuring" configure demo -B $build -DLAMINA_CUDA=AUTO -DCMAKE_CUDA_ARCHITECTURES=native -DLAMINA_NATIVE=ON \
-  -DLAMINA_NATIVE_ALONE=ON -DLAMINA_C=OFF -DLAMINA_DETECT=OFF -DLAMINA_QUANTIZE=OFF -DLAMINA_INSTALL=OFF
+stage "configuring" configure_here -DLAMINA_PYTHON=OFF
 stage "compiling (over two minutes on two cores)" cmake --build $build --target lamina_command
 
 show() {  # in a browser or a file manager, where there is a desktop

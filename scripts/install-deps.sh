@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Lamina needs to build, from the distribution. Does nothing where everything is there already.
-#   scripts/install-deps.sh [--with-tests] [--with-fuzzing] [--with-python]
+#   scripts/install-deps.sh [--with-tests] [--with-fuzzing] [--with-python] [--with-packages]
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 packages=(cmake ninja-build g++ libeigen3-dev nlohmann-json3-dev libstb-dev libhwy-dev libcli11-dev libfmt-dev libjpeg-dev
           libwebp-dev libheif-dev libtiff-dev libprotozero-dev libboost-dev zlib1g-dev)
@@ -14,6 +15,11 @@ for option in "$@"; do
     --with-python)  # what a wheel is built with, where the Python that runs has it not
       python3 -c 'import ensurepip, os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
         packages+=(python3-dev python3-venv)
+      ;;
+    --with-packages) packages+=(file dpkg-dev) ;;  # what CPack asks which libraries are needed
+    *)
+      echo "install-deps.sh: there is no option $option (--help)" >&2
+      exit 2
       ;;
   esac
 done

@@ -4,6 +4,7 @@
 # libstb-dev and libhwy-dev.
 #   scripts/test-aarch64.sh [BUILD_DIR [GTEST_ARGUMENT...]]
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=${1:-$source/build/aarch64}
 shift || true

@@ -5,8 +5,8 @@
 #   scripts/test_python.sh [PRESET]    ci if none is given; it has to be configured. With asan the tests run under the
 #                                      address and undefined-behaviour sanitizers
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/build.sh
 preset=${1:-ci}
 
 skip() {
@@ -26,7 +26,7 @@ forget_lamina() { $tools/bin/pip uninstall -q -y lamina 2>/dev/null || true; }
 trap forget_lamina EXIT
 get_tools() {
   { $tools/bin/pip install "${pip[@]}" --require-hashes -r scripts/wheel/build.txt &&
-    $tools/bin/pip install "${pip[@]}" mypy numpy typing_extensions pytest pillow; } >/dev/null 2>&1 || skip "PyPI is out of reach"
+    $tools/bin/pip install "${pip[@]}" mypy numpy typing_extensions pytest pillow pillow-heif; } >/dev/null 2>&1 || skip "PyPI is out of reach"
 }
 
 # The build tree's own settings, not those of pyproject.toml, or all of it would be compiled again; but without

@@ -18,6 +18,7 @@
 #include "json_output.h"
 #include "known_weights.h"
 #include "model_options.h"
+#include "models/shipped.h"
 #include "options.h"
 #include "photos/csv.h"
 #include "photos/frames.h"
@@ -43,13 +44,10 @@ struct ClassifyOptions {
 /// What became of one photograph: its classes, or why there are none.
 struct Answer {
   fs::path photo;
-  std::vector<Scored> classes;
+  Ranking ranking;
   std::string error;
   double network_ms = 0;  // of its batch, shared out
 };
-
-/// Of an answer in probabilities; one without classes is not unsure of any.
-bool is_sure(const Answer& answer) { return answer.classes.empty() || answer.classes[0].score >= sure_probability; }
 
 /// Runs batches of photographs through a network that ends in scores, on all devices that were asked for.
 class Classifier {
@@ -82,9 +80,8 @@ class Classifier {
       const auto row = static_cast<std::int64_t>(i);
       answers.push_back({batch->photos[i], {}, batch->errors[i], each});
       if (!batch->errors[i].empty()) continue;
-      answers.back().classes = top_k(scores.slice(row, row + 1), top_);
-      const bool none =
-          !answers.back().classes.empty() && std::isnan(answers.back().classes[0].score);  // NaN comes last
+      Ranking& ranking = answers.back().ranking = ranked(scores.slice(row, row + 1), scores_, top_);
+      const bool none = !ranking.classes.empty() && std::isnan(ranking.classes[0].score);  // NaN comes last
       if (none) answers.back() = {batch->photos[i], {}, "the network gave no number for any class, but NaN", each};
     }
     return answers;
@@ -113,7 +110,7 @@ class Report {
   void add(const Answer& answer) {
     if (json_.asked()) {
       auto classes = nlohmann::ordered_json::array();
-      for (const auto& [index, score] : answer.classes) {
+      for (const auto& [index, score] : answer.ranking.classes) {
         classes.push_back({{"class", index}, {"name", class_name(model_.labels, index)}, {what_, score}});
       }
       list_.push_back({{"photo", name_of_photo(answer.photo)}, {"classes", classes}});
@@ -125,11 +122,10 @@ class Report {
     }
     if (json_.to_stdout()) return;
     if (!csv_ && answer.error.empty()) {
-      fmt::print("{}{}\n", detail::printable(name_of_photo(answer.photo)),
-                 probabilities_ && !is_sure(answer) ? ": not sure" : "");
+      fmt::print("{}{}\n", detail::printable(name_of_photo(answer.photo)), answer.ranking.sure ? "" : ": not sure");
     }
-    for (std::size_t rank = 0; rank < answer.classes.size(); ++rank) {
-      const auto [index, score] = answer.classes[rank];
+    for (std::size_t rank = 0; rank < answer.ranking.classes.size(); ++rank) {
+      const auto [index, score] = answer.ranking.classes[rank];
       if (csv_) {
         fmt::print("{},{},{},{},{:.6g}\n", csv_field(name_of_photo(answer.photo)), rank + 1, index,
                    csv_field(class_name(model_.labels, index)), score);
@@ -159,14 +155,10 @@ void require_classes(const Model& model, const std::string& source) {
   }
 }
 
-/// A model that was made for one thing answers for anything: says what it is for where it is not sure.
-void say_what_for(const Model& model, const std::string& source, std::size_t unsure, std::size_t answered) {
-  if (model.description.empty() || unsure == 0) return;
-  const std::string which = answered == 1 ? "this photograph, which may show something else"
-                            : unsure == 1
-                                ? "one of these photographs, which may show something else"
-                                : fmt::format("{} of these photographs, which may show something else", unsure);
-  complain(fmt::format("{} {}; it is not sure of {}", source, model.description, which));
+/// "this photograph", "2 of these photographs"
+std::string which_of(std::size_t unsure, std::size_t answered) {
+  if (answered == 1) return "this photograph";
+  return unsure == 1 ? "one of these photographs" : fmt::format("{} of these photographs", unsure);
 }
 
 void classify(ClassifyOptions options) {
@@ -203,6 +195,7 @@ void classify(ClassifyOptions options) {
   Report report(model, options, probabilities);
   Progress progress(photos.size(), "photographs");
   std::size_t failed = 0, unsure = 0, done = 0;
+  int judges = 1;
   double network_ms = 0;
   const auto finish = [&] {
     const std::vector<Answer> answers = classifier.finish();
@@ -211,7 +204,10 @@ void classify(ClassifyOptions options) {
       report.add(answer);
       ++done;
       network_ms += answer.network_ms;
-      if (probabilities && !is_sure(answer)) ++unsure;
+      if (!answer.ranking.sure) {
+        ++unsure;
+        judges = answer.ranking.judges;
+      }
       if (answer.error.empty()) continue;
       complain(answer.error);
       ++failed;
@@ -227,7 +223,9 @@ void classify(ClassifyOptions options) {
   while (classifier.pending() > 0) finish();
   progress.clear();
   report.finish();
-  say_what_for(model, options.model.source(), unsure, done - failed);
+  if (unsure > 0) {
+    complain(doubt_of(model, options.model.source(), judges, which_of(unsure, done - failed)));
+  }
   const bool stopped = Interruptible::report(done, photos.size());
   const double seconds = watch.lap() / 1000;
   if (photos.size() > 1 && failed == done) {
@@ -258,8 +256,8 @@ void add_classify(CLI::App& app) {
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   options->run.add_to(*command, true);
   command->footer(
-      "Names the most probable classes. Without --model it is the classifier that `python -m lamina.get_classifier` "
-      "brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
+      "Names the most probable classes. Without --model it is the classifier that `" + classifier_bringer() +
+      "` brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
       "and skipped; the exit code is then 1. With --json each photograph has network_ms, the milliseconds that the "
       "network took. Ctrl-C stops after the batch under way, with the answers until then.\n"
       "Example:\n"

@@ -10,6 +10,7 @@
 #include "lamina/files/safetensors.h"
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
+#include "models/shipped.h"
 #include "options.h"
 #include "outputs.h"
 

@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/commands.h"
+#include "complain.h"
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/text_table.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/tensor/device_memory.h"
+#include "models/shipped.h"
 
 namespace lamina::app {
 namespace {
@@ -77,7 +79,7 @@ void doctor(const JsonOutput& json) {
   fmt::print("photographs: {}\n", image_formats());
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {
-    fmt::print("cuda: {}\n", detail::cuda_unavailable_reason());
+    fmt::print("cuda: {}\n", in_commands_words(detail::cuda_unavailable_reason()));
   } else {
     fmt::print("cuda: compiled for compute capability {}\n", backend.architectures);
     const std::string driver = backend.driver_version;
@@ -101,11 +103,11 @@ void doctor(const JsonOutput& json) {
   fmt::print("--device auto uses {}", to_string(best));
   if (best.is_cpu() && backend.built) fmt::print(": {}", detail::cuda_unavailable_reason());
   fmt::print("\n");
-  fmt::print("next: {}\n",
-             fetched_classifier().empty()
-                 ? "python -m lamina.get_classifier brings a classifier of photographs; without it, lamina "
-                   "classify PHOTO --model digits reads a handwritten digit"
-                 : "lamina classify PHOTO names what is in a photograph");
+  fmt::print("next: {}\n", fetched_classifier().empty()
+                               ? classifier_bringer() +
+                                     " brings a classifier of photographs; without it, lamina classify PHOTO "
+                                     "--model digits reads a handwritten digit"
+                               : "lamina classify PHOTO names what is in a photograph");
 }
 
 }  // namespace

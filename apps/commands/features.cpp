@@ -11,6 +11,7 @@
 #include "inputs.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/files/safetensors.h"
+#include "models/shipped.h"
 #include "open_file.h"
 #include "outputs.h"
 #include "photos/picture_paths.h"

@@ -15,6 +15,7 @@
 #include "lamina/compile/passes.h"
 #include "lamina/onnx/onnx.h"
 #include "model_options.h"
+#include "models/shipped.h"
 #include "options.h"
 #include "outputs.h"
 

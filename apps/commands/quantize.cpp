@@ -15,6 +15,7 @@
 #include "lamina/onnx/onnx.h"
 #include "lamina/quantize/quantizer.h"
 #include "model_options.h"
+#include "models/shipped.h"
 #include "options.h"
 #include "outputs.h"
 #include "progress.h"

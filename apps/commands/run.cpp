@@ -7,6 +7,7 @@
 #include "inputs.h"
 #include "json_output.h"
 #include "lamina/base/names.h"
+#include "lamina/files/npy.h"
 #include "lamina/files/safetensors.h"
 #include "model_options.h"
 #include "options.h"
@@ -60,6 +61,13 @@ void run(const RunCommandOptions& options) {
   require_nodes(model.graph, "--outputs", options.outputs);
   compile.outputs = options.outputs;
   Plan plan = compile_for(model.graph, std::move(compile), inputs);
+  const bool array = options.out.ends_with(".npy");
+  if (array && plan.output_names().size() != 1) {
+    throw Error(
+        fmt::format("--out: an .npy holds one array, and there are {}: {}; --outputs names one of them, a "
+                    ".safetensors file holds all",
+                    plan.output_names().size(), listed({plan.output_names().begin(), plan.output_names().end()})));
+  }
   const std::span<const Tensor> results = plan.run(inputs);
   say_not_finite(plan, results);
   Weights out;
@@ -70,7 +78,11 @@ void run(const RunCommandOptions& options) {
     if (options.json.asked()) json.push_back(as_json(name, results[i]));
     if (!options.json.to_stdout()) fmt::print("{}: {}\n", detail::printable(name), results[i].description());
   }
-  if (!options.out.empty()) out.save(options.out);
+  if (array) {
+    save_npy(options.out, results[0]);
+  } else if (!options.out.empty()) {
+    out.save(options.out);
+  }
   options.json.write(json);
   if (!options.out.empty() && !options.json.to_stdout()) fmt::print("wrote {}\n", options.out);
 }
@@ -84,8 +96,9 @@ void add_run(CLI::App& app) {
   options->model.inputs.add_capacity_to(*command);
   options->model.add_preprocess_to(*command);
   command->add_option("--input", options->input, "inputs: .safetensors or .npz by input name, .npy, or a photograph");
-  writes(command->add_option("--out,--output", options->out, "where to write the outputs (.safetensors)"))
-      ->check(ends_in(".safetensors"));
+  writes(command->add_option("--out,--output", options->out,
+                             "where to write the outputs (.safetensors), or the only one (.npy)"))
+      ->check(ends_in(".safetensors", ".npy"));
   options->json.add_to(*command, "the outputs: names, shapes, and the values of those of at most 10,000");
   command
       ->add_option("--outputs", options->outputs,

@@ -144,8 +144,9 @@ std::vector<Tensor> drawn_inputs(const Graph& graph, const InputShapes& shapes) 
 
 /// What the model answers in --precision, or in each that the device has, beside what it answers in another.
 void verify_against(const VerifyOptions& options) {
-  const Model model = options.model.load();
+  Model model = options.model.load();
   print_warnings(model);
+  if (is_photo(options.input)) model.preprocess = options.model.preprocess_of(model);
   CompileOptions compile = options.run.compile_options(1);
   options.model.inputs.settle(compile, model.graph);
   const std::vector<Tensor> given = options.input.empty() ? drawn_inputs(model.graph, compile.input_shapes)
@@ -221,6 +222,7 @@ void add_verify(CLI::App& app) {
       app, "verify", "Compare a model's results with expected ones, node by node, or in each precision", verify);
   options->model.add_to(*command);
   options->model.inputs.add_capacity_to(*command);
+  options->model.add_preprocess_to(*command);
   CLI::Option_group* expected = command->add_option_group("what is expected");
   expected->add_option("--golden", options->golden, "safetensors: inputs by name, expected values by node name");
   CLI::Option* against =

@@ -112,6 +112,11 @@ std::vector<fs::path> frames_of_stdin() {
     if (stream.size() - begin > most) throw Error("stdin: an image of more than 1 GiB");
   }
   if (begin < stream.size()) throw Error(fmt::format("stdin: image {} is not complete", frames.size() + 1));
+  if (frames.size() == 1) {  // no frame of a video: its pictures are named after where it came from
+    const fs::path alone = scratch.folder / ("stdin" + frames[0].extension().string());
+    fs::rename(frames[0], alone);
+    frames[0] = alone;
+  }
   return frames;
 }
 

@@ -102,7 +102,10 @@ class Search {
       return;
     }
     const fs::file_status status = fs::status(path, problem);
-    if (status.type() == fs::file_type::not_found) return fail(path, "there is no such file or folder");
+    if (status.type() == fs::file_type::not_found) {
+      const bool address = path.string().find("://") != std::string::npos;
+      return fail(path, address ? detail::words_of(ENOENT, path.string()) : "there is no such file or folder");
+    }
     if (problem) return fail(path, "cannot be read: " + problem.message());
     if (!fs::is_directory(status)) return found_.paths.push_back(path);
     const std::size_t before = found_.paths.size();

@@ -36,9 +36,11 @@ std::string Sheet::finish(const std::string& layer) {
   const std::string path = name_of(++written_);
   const std::string page = pages_ > 1 ? fmt::format(" (page {} of {})", written_, pages_) : "";
   const std::size_t photos = pages_ > 1 ? photos_ : cards_.size();  // some may have been damaged
-  write_text(
-      path, png_of(draw_sheet(fmt::format("{}: the strongest maps of {} photographs{}", layer, photos, page), cards_)));
-  return fmt::format("wrote {}: {} photographs\n", detail::printable(path), std::exchange(cards_, {}).size());
+  const auto counted = [](std::size_t count) { return fmt::format("{} photograph{}", count, count == 1 ? "" : "s"); };
+  write_text(path, png_of(draw_sheet(fmt::format("{}: the strongest maps of {}{}; %: of a map's places, above zero",
+                                                 layer, counted(photos), page),
+                                     cards_)));
+  return fmt::format("wrote {}: {}\n", detail::printable(path), counted(std::exchange(cards_, {}).size()));
 }
 
 std::string Sheet::name_of(std::size_t page) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "model_options.h"
+#include "models/shipped.h"
 #include "pictures/segment_picture.h"
 #include "segmenter.h"
 #include "serve/with_photo.h"
@@ -46,7 +47,9 @@ Reply Service::classify(const Call& call) {
   const bool probabilities = are_probabilities(scores, scores_in(answer.outputs[0].shape()));
   const int top = number_of(call, "top", 5, 1, 1 << 24);
   Json classes = Json::array();
-  for (const auto& [index, score] : top_k(class_scores(answer.outputs[0], scores), top)) {
+  const Tensor row = class_scores(answer.outputs[0], scores);
+  const Ranking ranking = ranked(row, scores, top);
+  for (const auto& [index, score] : ranking.classes) {
     classes.push_back(class_json(index, class_name(model.model().labels, index)));
     classes.back()[probabilities ? "probability" : "score"] = score;
   }
@@ -58,10 +61,15 @@ Reply Service::classify(const Call& call) {
                {"milliseconds", photo.milliseconds},
                {"device", to_string(answer.device)},
                {"batch", answer.batch}};
-  const bool sure = !classes.empty() && (!probabilities || classes[0]["probability"].get<float>() >= sure_probability);
-  if (!sure && !model.model().description.empty()) {
-    json["doubt"] = fmt::format("{} {}; it is not sure of this photograph, which may show something else", model.name(),
-                                model.model().description);
+  if (!ranking.sure) {
+    json["doubt"] = doubt_of(model.model(), model.name(), ranking.judges, "this photograph");
+    const bool lacking = std::ranges::all_of(hosted_, [](const auto& other) {  // each is for one thing alone
+      return other->answers() != "classify" || !other->model().description.empty();
+    });
+    if (lacking) {
+      json["advice"] = fmt::format(
+          "For photographs: \"{}\" brings a model of 1000 classes; then start this server again", classifier_bringer());
+    }
   }
   return {.body = dumped(json)};
 }

@@ -90,7 +90,7 @@ Hosted& Service::hosted(const std::string& name) {
   }
   std::vector<std::string> names;
   for (const auto& hosted : hosted_) names.push_back(hosted->name());
-  throw Refusal{404, fmt::format("there is no model \"{}\", of {}", name, listed(names))};
+  throw Refusal{404, fmt::format("there is no model \"{}\" among those served: {}", name, listed(names))};
 }
 
 const std::vector<Service::Route>& Service::routes() {
@@ -233,6 +233,9 @@ Reply Service::metrics(const Call& /*call*/) {
 Reply Service::page(const Call& call) const {
   const auto file = std::ranges::find_if(page_files, [&](const PageFile& each) { return call.path == each.path; });
   if (file == page_files.end()) {
+#ifndef LAMINA_DETECT
+    if (call.path == "/detect") throw Refusal{404, "this build has no detect: configure with -DLAMINA_DETECT=ON"};
+#endif
     std::vector<std::string> paths;
     for (const Route& route : routes()) paths.push_back(std::string("/") + route.path);
     throw Refusal{

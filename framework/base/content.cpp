@@ -19,11 +19,12 @@ struct Row {
 using namespace std::string_view_literals;
 
 // The first that matches.
-constexpr std::array<Row, 40> table = {{
+constexpr std::array<Row, 41> table = {{
     {0, "\x89PNG\r\n\x1a\n", {"a PNG image", ""}},
     {0, "\xff\xd8\xff", {"a JPEG image", "; djpeg makes a PPM of it: djpeg IN.jpg > OUT.ppm"}},
     {0, "GIF8", {"a GIF image", "; ImageMagick makes a PNG of it: convert IN.gif OUT.png"}},
     {8, "WEBP", {"a WebP image", "; dwebp makes a PNG of it: dwebp IN.webp -o OUT.png"}},
+    {4, "ftypavis", {"an AVIF image", "; avifdec makes a PNG of it: avifdec IN.avif OUT.png"}},
     {4, "ftypavif", {"an AVIF image", "; avifdec makes a PNG of it: avifdec IN.avif OUT.png"}},
     {4, "ftyphe", {"a HEIC image", "; heif-convert makes a JPEG of it: heif-convert IN.heic OUT.jpg"}},
     {4, "ftypmif1", {"a HEIC image", "; heif-convert makes a JPEG of it: heif-convert IN.heic OUT.jpg"}},

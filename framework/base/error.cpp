@@ -44,8 +44,10 @@ ErrorKind kind_of(int error) {
   return error == ENOENT || error == ENOTDIR ? ErrorKind::no_such_file : ErrorKind::file_access;
 }
 
-std::string words_of(int error) {
-  if (kind_of(error) == ErrorKind::no_such_file) return "there is no such file";
+std::string words_of(int error, std::string_view path) {
+  if (kind_of(error) == ErrorKind::no_such_file) {
+    return path.find("://") == path.npos ? "there is no such file" : "Lamina opens no addresses; download it first";
+  }
   return error == EISDIR ? "this is a folder" : std::generic_category().message(error == 0 ? EIO : error);
 }
 

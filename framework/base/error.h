@@ -97,7 +97,7 @@ template <class... Parts>
 LAMINA_API ErrorKind kind_of(int error);
 
 /// What errno says, in a message that begins with "cannot read PATH: ".
-LAMINA_API std::string words_of(int error);
+LAMINA_API std::string words_of(int error, std::string_view path = {});
 
 /// Throws the exception that is being handled again, with the name in front. What is no Error becomes one, and is kept
 /// in it as std::nested_exception.

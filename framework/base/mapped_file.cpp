@@ -24,7 +24,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void fail_with(const std::string& path, int error) {
-  fail(kind_of(error), "cannot read ", path, ": ", words_of(error));
+  fail(kind_of(error), "cannot read ", path, ": ", words_of(error, path));
 }
 
 }  // namespace

@@ -99,11 +99,22 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
 }
 
 std::string nearest_text(std::string_view name, std::span<const std::string> candidates) {
+  if (candidates.empty()) return "; there are none";
+  // Of another name most letters are others, and what is nearest by them means nothing.
+  const auto alike = [&](const std::string& other) {
+    const std::size_t apart = distance(name, other);
+    return apart <= 2 || 2 * apart <= std::max(name.size(), other.size()) || other.find(name) != other.npos;
+  };
   std::string text;
   for (const std::string& candidate : nearest_names(name, candidates)) {
-    text += (text.empty() ? "; nearest: " : ", ") + quote(candidate);
+    if (alike(candidate)) text += (text.empty() ? "; nearest: " : ", ") + quote(candidate);
   }
-  return text.empty() ? "; there are none" : text;
+  if (!text.empty()) return text;
+  const std::size_t shown = candidates.size() > 4 ? 3 : candidates.size();
+  for (const std::string& candidate : candidates.first(shown)) {
+    text += (!text.empty() ? ", " : candidates.size() == 1 ? "; there is " : "; there are ") + quote(candidate);
+  }
+  return shown < candidates.size() ? concat(text, " and ", candidates.size() - shown, " more") : text;
 }
 
 std::string in_words(std::string text, Words words) {

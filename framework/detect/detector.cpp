@@ -37,7 +37,7 @@ Shape shape_of_input(const Graph& graph, const detail::ExportNotes& notes, const
   if (!form || form->channels_last || form->channels != 3 || form->height > 10000 || form->width > 10000 ||
       node.dtype != DType::f32) {
     fail("expected a model with one input f32 [N, 3, H, W] or [3, H, W] for photographs, ", node.name, " is ",
-         lamina::name(node.dtype), ' ', shape.to_string());
+         lamina::name(node.dtype), ' ', declared.to_string());
   }
   const bool settled = declared[rank - 2] >= 0 && declared[rank - 1] >= 0;
   if (options.size > 0 && settled && (form->height != options.size || form->width != options.size))

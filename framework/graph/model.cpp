@@ -183,7 +183,8 @@ Model model_from(const Weights& weights) {
   const auto& metadata = weights.metadata();
   const auto graph = metadata.find(graph_key);
   if (graph == metadata.end())
-    fail("there is no graph in it (no \"", graph_key, "\" in its metadata): it holds weights only");
+    fail("there is no graph in it (no \"", graph_key,
+         "\" in its metadata): it holds weights only, which a ready-made network or a graph of yours loads");
   Model model;
   model.graph = detail::graph_from_json(graph->second, weights);
   for (const std::string& name : model.graph.load(weights))

@@ -85,7 +85,7 @@ std::vector<std::byte> detail::read_image_file(const std::string& path) {
   }
   errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) detail::fail(kind_of(errno), "cannot read ", path, ": ", detail::words_of(errno));
+  if (!file) detail::fail(kind_of(errno), "cannot read ", path, ": ", detail::words_of(errno, path));
 
   // The size is only a hint, with one byte more to meet the end by: a pipe has none.
   const std::uintmax_t stated = std::filesystem::file_size(path, ignored);

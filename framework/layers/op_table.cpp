@@ -174,7 +174,12 @@ std::shared_ptr<Module> make_module(std::string_view op, const NodeSpec& spec, s
     for (const auto& row : added().rows) known.push_back(row.first);
   }
   if (make != nullptr) return made(op, make, spec);
-  fail("unknown op ", quote(op), nearest_text(op, known), "; docs/formats.md and docs/inside/ops.md list Lamina's");
+  if (op.find('.') != op.npos)  // as custom layers are called
+    fail("unknown op ", quote(op),
+         "; one of your own is known after register_op, before the model is loaded; docs/custom_layers.md in Lamina's "
+         "repository says how");
+  fail("unknown op ", quote(op), nearest_text(op, known),
+       "; docs/formats.md and docs/inside/ops.md in Lamina's repository list those that are known");
 }
 
 std::vector<std::string> known_ops() {

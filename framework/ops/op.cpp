@@ -24,7 +24,8 @@ Op::Op(std::string name, Attributes attributes) : name_(std::move(name)), attrib
   if (detail::find_op(name_) != nullptr) return;
   std::vector<std::string> names;
   for (const detail::OpRow& row : detail::all_ops()) names.emplace_back(row.name);
-  fail("there is no op ", detail::quote(name_), detail::nearest_text(name_, names), "; docs/inside/ops.md lists them");
+  fail("there is no op ", detail::quote(name_), detail::nearest_text(name_, names),
+       "; docs/inside/ops.md in Lamina's repository lists them");
 }
 
 Attributes Op::attributes() const { return attributes_; }

@@ -9,6 +9,7 @@
 #include "lamina/base/error.h"
 #include "lamina/kernel/device_description.h"
 #include "lamina/tensor/device_memory.h"
+#include "options.h"
 
 namespace lamina::python {
 namespace {
@@ -92,7 +93,9 @@ void bind_device(nb::module_& m) {
       "best_device", [] { return to_string(best_device()); },
       "\"cuda:0\" where there is a GPU that this build can use, else \"cpu\".");
   m.def("cuda_device_count", &detail::cuda_device_count, "GPUs that this build can use here.");
-  m.def("cuda_unavailable_reason", &detail::cuda_unavailable_reason, "Why there are none; empty if there are.");
+  m.def(
+      "cuda_unavailable_reason", [] { return in_pythons_words(detail::cuda_unavailable_reason()); },
+      "Why there are none; empty if there are.");
 }
 
 }  // namespace lamina::python

@@ -43,7 +43,13 @@ DType type_of_buffer(const Py_buffer& buffer, std::string_view what) {
          "\"); convert it: x.astype(x.dtype.newbyteorder(\"=\"))");
   }
   const auto type = code.size() == 1 ? type_of_format(code[0], buffer.itemsize) : std::nullopt;
-  if (!type) fail(what, ": expected an array of numbers or bools, got elements of format \"", format, '"');
+  if (!type) {
+    constexpr std::pair<std::string_view, std::string_view> names[] = {
+        {"Zf", "complex64"}, {"Zd", "complex128"}, {"O", "object"}};
+    const auto* const known = std::ranges::find(names, format, &std::pair<std::string_view, std::string_view>::first);
+    fail(what, ": expected an array of numbers or bools, got elements of ",
+         known == std::end(names) ? detail::concat("format \"", format, '"') : std::string(known->second));
+  }
   return *type;
 }
 

@@ -14,7 +14,7 @@ from ._html import Bar, brief, table
 from ._network import Network
 from ._photos import Photo, Picture, Pixels, is_one, listed
 from ._signatures import options_but, with_options
-from ._sources import OpenFile, Path, Source, file_of
+from ._sources import OpenFile, Path, Source, model_file
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -112,7 +112,7 @@ class Detector:
         make = getattr(_core, "make_detector", None)
         if make is None:
             raise Unsupported("detector: this Lamina was built without them (LAMINA_DETECT=OFF)")
-        given = source if isinstance(source, Network) else file_of(source)
+        given = source if isinstance(source, Network) else model_file(source)
         self._made = given, device, {"size": size, "labels": list(labels), **options}
         self._detector = make(given, device, size, list(labels), **options)
         self.task: str = self._detector.task

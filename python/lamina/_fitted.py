@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._core import Error
+from ._shapes import text_of
 
 KINDS = {"f32": "f4", "f16": "f2", "f64": "f8", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1", "u8": "u1", "u16": "u2",
           "u32": "u4", "u64": "u8", "bool": "?"}
@@ -69,3 +70,28 @@ def fitted(x: Any, declared: tuple[int | str, ...] = (), dtype: str = "") -> Any
     if own and len(declared) == array.ndim == 4 and array.shape[1] != declared[1] == array.shape[3]:
         array = array.transpose(0, 3, 1, 2)
     return np.asarray(array, order="C")
+
+
+def require_fits(name: str, array: Any, declared: tuple[int | str, ...], dtype: str) -> None:
+    """Raises Error, in the model's words, of an array that no plan of it takes."""
+    given, kind = tuple(getattr(array, "shape", ())), own_kind(array)
+    free = "..." in declared or (len(given) == len(declared) and all(one == two or isinstance(two, str) for one, two in zip(given, declared)))
+    if kind == dtype and free:
+        return
+    hint = f'; x.astype("{np.dtype(KINDS[dtype]).name}") has that type' if free and isinstance(array, np.ndarray) and array.dtype.kind in "biuf" and dtype in KINDS else ""
+    raise Error(f"{name}: expected {dtype} {text_of(declared)}, got {kind} {text_of(given)}{hint}")
+
+
+def own_kind(array: Any) -> str:
+    """An array's type as Lamina calls it: "f32"."""
+    kind = str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
+    return {np.dtype(code).name: own for own, code in KINDS.items()}.get(kind, kind)
+
+
+def require_rank(name: str, array: Any, declared: tuple[int | str, ...], dtype: str, classifies: bool) -> None:
+    """Raises Error for an image where a batch of them is expected."""
+    given = getattr(array, "shape", declared)
+    if "..." not in declared and len(given) == len(declared) - 1 and declared[0] in ("N", "?", 1):
+        is_photo = classifies and len(given) == 3 and 3 in (given[0], given[2])
+        photo = ", and classify takes a photograph as it is" if is_photo else ""
+        raise Error(f"{name}: expected {dtype} {text_of(declared)}, got {own_kind(array)} {text_of(given)}; x[None] is a batch of one{photo}")

@@ -13,7 +13,7 @@ from . import _core, _photos
 from ._core import Error, Graph, Preprocess
 from ._network import Network, imagenet_labels
 from ._signatures import with_options
-from ._sources import OpenFile, Path, Source, file_of, named
+from ._sources import OpenFile, Path, Source, file_of, model_file
 
 
 class Model(Network):
@@ -76,7 +76,7 @@ class Model(Network):
 def load(source: Source) -> Model:
     """A model file of Lamina's (.safetensors), or an .onnx file, recognised by its content: a path, the bytes of one, or an
     open file. "digits" is a small model that ships, "classifier" what python -m lamina.get_classifier brings."""
-    file = _core.load_model(file_of(named(source)))
+    file = _core.load_model(model_file(source))
     return Model(file.graph, file.preprocess, file.labels, file.warnings, file.metadata)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text
-from ._fitted import KINDS, fitted, host_array
+from ._fitted import fitted, host_array, require_fits, require_rank
 from ._idle import Idle
 from ._shapes import is_open, outputs_of, text_of
 from ._signatures import with_options
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._options import CompileOptions
-
-
-def require_rank(name: str, array: Any, declared: tuple[int | str, ...], dtype: str, classifies: bool) -> None:
-    """Raises Error for an image where a batch of them is expected."""
-    given = getattr(array, "shape", declared)
-    if "..." not in declared and len(given) == len(declared) - 1 and declared[0] in ("N", "?", 1):
-        is_photo = classifies and len(given) == 3 and 3 in (given[0], given[2])
-        photo = ", and classify takes a photograph as it is" if is_photo else ""
-        kind = str(array.dtype).removeprefix("torch.")
-        kind = {np.dtype(code).name: own for own, code in KINDS.items()}.get(kind, kind)
-        raise Error(f"{name}: expected {dtype} {text_of(declared)}, got {kind} {text_of(given)}; x[None] is a batch of one{photo}")
 
 
 def imagenet_labels() -> list[str]:
@@ -96,6 +85,7 @@ class Network:
         none = [name for name, shape in zip(self.graph.input_names, self.graph.input_shapes)
                 if shape[:1] == ("N",) and isinstance(named.get(name), np.ndarray) and named[name].shape[:1] == (0,)]
         if none:  # one image in a plan for two, which takes no fewer than it has unless each output is one of each image
+            self._require_fits(named, options)
             two, one = ({**named, **{name: np.zeros((count, *named[name].shape[1:]), named[name].dtype) for name in none}} for count in (2, 1))
             with self.plan_for(two, options) as plan:
                 found = plan({name: one[name] for name in plan.input_names}, stop=stop, time=time)
@@ -104,7 +94,17 @@ class Network:
             if self._by_value:
                 x = {name: array for name, array in self._named(x, options).items()
                      if name in plan.input_names or name not in self._by_value}
-            return plan(x, stop=stop, time=time)
+            try:
+                return plan(x, stop=stop, time=time)
+            except Error:  # which names a batch that nobody asked for by a number
+                self._require_fits(named, options)
+                raise
+
+    def _require_fits(self, named: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        if not {"photos", "input_format", "input_shapes", "batch"} & options.keys():
+            for name, declared, dtype in zip(self.graph.input_names, self.graph.input_shapes, self.graph.input_dtypes):
+                if name in named:
+                    require_fits(name, named[name], declared, dtype)
 
     def _taken(self, x: Any, options: CompileOptions) -> tuple[Any, CompileOptions]:
         """The arrays as the inputs take them, and the options for that."""

@@ -142,7 +142,7 @@ class Classifiers:
 
     def classify(self, photos: Any, top: int, batch: int, upright: bool, progress: bool,
                  options: dict[str, Any]) -> list[tuple[str, float]] | list[Classified]:
-        for name, value, least in (("top", top, 0), ("batch", batch, 1)):
+        for name, value, least in (("top", top, 1), ("batch", batch, 1)):
             if not isinstance(value, (int, np.integer)):
                 raise TypeError(f"{name}: expected a whole number, got {value!r}")
             if value < least:

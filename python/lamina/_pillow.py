@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 
-def picture(photo: bytes, content: str, whole: bool, on_white: bool) -> str | tuple[int, int, bool, bytes]:
+def picture(photo: bytes, kind: str, whole: bool, on_white: bool) -> str | tuple[int, int, bool, bytes]:
     """Width, height, whether pixels may be transparent, and the pixels, RGB, if it is wanted `whole`; or why there is
-    none. `content` says what it is: "a HEIC image"."""
-    kind = content.split()[1]
+    none. `kind` is what Pillow calls the format."""
+    content = {"HEIF": "a HEIC image", "AVIF": "an AVIF image", "TIFF": "a TIFF image"}[kind]
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
-        if kind == "HEIC":
+        if kind == "HEIF":
             from pillow_heif import register_heif_opener
             register_heif_opener()
     except ImportError:
-        return f"this is {content}, which Lamina reads after pip install {'pillow-heif' if kind == 'HEIC' else 'pillow'}"
+        return f"this is {content}, which Lamina reads after pip install {'pillow-heif' if kind == 'HEIF' else 'pillow'}"
     try:
         # No other than this kind, as Pillow would run programs for some.
-        found = Image.open(io.BytesIO(photo), formats=["HEIF" if kind == "HEIC" else kind])
+        found = Image.open(io.BytesIO(photo), formats=[kind])
         alpha = found.has_transparency_data
         if not whole:
             return *found.size, alpha, b""

@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Any, Protocol
 
-from ._core import NoSuchFile
+from ._core import NoSuchFile, nearest_text
 
 
 class OpenFile(Protocol):
@@ -26,16 +26,22 @@ def data_folder() -> pathlib.Path:
     return (pathlib.Path(home) if home.startswith("/") else pathlib.Path.home() / ".local/share") / "lamina"
 
 
-def named(source: Source) -> Source:
-    """The file of "digits", which ships, and of "classifier", as the command's --model knows them; else what is given."""
-    if not isinstance(source, str) or source not in ("digits", "classifier") or os.path.exists(source):
-        return source
-    folder = pathlib.Path(__file__).parent if source == "digits" else data_folder()
-    file = folder / f"{source}.safetensors"
-    if not file.exists():
-        raise NoSuchFile("digits: this installation has no such model; the clone has weights/digits.safetensors" if source == "digits" else
-                         "classifier: python -m lamina.get_classifier brings it")
-    return file
+MODELS = ("digits", "alexnet-conv1", "classifier")
+
+
+def model_file(source: Source) -> Path | bytes:
+    """The file of a model that has a name, as the command's --model knows it: of one that ships, or of "classifier"; else what is
+    given, as `file_of` has it."""
+    if not isinstance(source, str) or not source.isprintable() or not source or "/" in source or "." in source or os.path.exists(source):
+        return file_of(source)
+    file = (data_folder() if source == "classifier" else pathlib.Path(__file__).parent) / f"{source}.safetensors"
+    if source in MODELS and file.exists():
+        return file
+    if source == "classifier":
+        raise NoSuchFile("classifier: python -m lamina.get_classifier brings it")
+    if source in MODELS:
+        raise NoSuchFile(f"{source}: this installation has no such model; the clone has weights/{source}.safetensors")
+    raise NoSuchFile(f"cannot read {source}: there is no such file, and no model of that name{nearest_text(source, MODELS)}")
 
 
 def file_of(source: Source) -> Path | bytes:

@@ -35,7 +35,7 @@ def test_by_name_and_as_a_tuple(plan, x):
     assert np.array_equal(plan((x,)), expected)
     assert np.array_equal(plan({"input": x}), expected)
     refused("input \"input\" is missing", lambda: plan({}))
-    refused("no input \"image\"; nearest: \"input\"", lambda: plan({"input": x, "image": x}))
+    refused("no input \"image\"; there is \"input\"", lambda: plan({"input": x, "image": x}))
     refused("no input \"0\"", lambda: plan({"input": x, 0: x}))
     refused("expected 1 inputs, got 2", lambda: plan((x, x)))
 

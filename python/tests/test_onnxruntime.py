@@ -105,13 +105,17 @@ def test_takes_arrays_with_gaps_and_converts_when_told(model, session, x):
     np.testing.assert_array_equal(converting.run(None, {"input": x.astype(np.float64)})[0], expected)
 
 
-def test_names_what_is_wrong(session, x):
+def test_names_what_is_wrong(session, x, tmp_path):
     with pytest.raises(lamina.Error, match="there is no output scores; expected some of classifier.6"):
         session.run(["scores"], {"input": x})
     with pytest.raises(lamina.Error, match="expected inputs input, got image"):
         session.run(None, {"image": x})
     with pytest.raises(lamina.Error, match=r"input: expected f32 \[N, 3, 32, 32\], got f32 \[3, 32, 32\]; x\[None\] is a batch of one$"):
         session.run(None, {"input": x[0]})
+    path = onnx.write(tmp_path / "named.onnx", [onnx.node("Relu", ["x"], "y")], [("x", "float32", ["batch", 4])], [("y", "float32", ["batch", 4])], {})
+    named = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.InvalidArgument, match=r"^x: expected f32 \[batch, 4\], got f32 \[2, 5\]$"):  # and not a plan's batch
+        named.run(None, {"x": np.ones((2, 5), np.float32)})
 
 
 def test_takes_the_first_provider_that_is_here(model):

@@ -286,6 +286,10 @@ def test_packages_that_import_onnxruntime_get_this(relu):
         assert "of onnxruntime: lamina.onnxruntime.everywhere stands in for onnxruntime here" in said.stderr, said
     said = subprocess.run([sys.executable, "-c", before + "import onnxruntime; assert not hasattr(onnxruntime, 'OrtDevice')"])
     assert said.returncode == 0
+    for line, more in (("import lamina.onnxruntime.quantization", "lamina.quantize makes eight bits of a model"), ("from lamina.onnxruntime import OrtDevice", "")):
+        said = subprocess.run([sys.executable, "-c", "import lamina.onnxruntime, importlib.util as u; assert u.find_spec('lamina.onnxruntime.tools') is None; " + line],
+                              capture_output=True, text=True)
+        assert "of onnxruntime: Lamina has no such part (docs/coming_from.md in Lamina's repository lists" in said.stderr and more in said.stderr, said
     late = "import sys; sys.modules['onnxruntime'] = sys; import lamina.onnxruntime.everywhere"
     said = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
     assert "onnxruntime was imported before: import this first" in said.stderr

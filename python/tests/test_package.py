@@ -1,4 +1,4 @@
-"""What first-time users of the package meet: photographs of Pillow, calls, copies, signatures, and what errors say."""
+"""What first-time users of the package meet: calls, copies, signatures, and what errors say."""
 
 import copy
 import inspect
@@ -250,43 +250,3 @@ def test_strange_names_and_sizes():
         lamina.Graph().load(5)
     with pytest.raises(lamina.Error, match="more elements than 64 bits can count"):
         lamina.Graph().input("x", (2**62, "N", 2**62))
-
-
-def test_what_this_build_does_not_read_pillow_does(photos, tmp_path):
-    """HEIC by pillow-heif and TIFF by Pillow, in builds without libheif and libtiff; the same pictures in those with."""
-    image = pytest.importorskip("PIL.Image")
-    seven = image.open(photos / "7.png").convert("RGB")
-    seven.save(tmp_path / "7.tiff")
-    assert np.array_equal(lamina.read_image(tmp_path / "7.tiff"), np.asarray(seven))
-    assert np.array_equal(lamina.read_image((tmp_path / "7.tiff").read_bytes()), np.asarray(seven))
-    (tmp_path / "half.tiff").write_bytes((tmp_path / "7.tiff").read_bytes()[:100])
-    with pytest.raises(lamina.Error, match="half.tiff: .*TIFF"):
-        lamina.read_image(tmp_path / "half.tiff")
-    (tmp_path / "drawing.eps").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")  # which it would run
-    with pytest.raises(lamina.Error, match="drawing.eps"):
-        lamina.read_image(tmp_path / "drawing.eps")
-    pytest.importorskip("pillow_heif")
-    for name in ("colour", "turned"):
-        heic = photos.parents[1] / f"tests/golden/heic/{name}.heic"
-        expected = np.asarray(image.open(heic.with_suffix(".heic.png")).convert("RGB"), np.int32)
-        found = lamina.read_image(heic).astype(np.int32)
-        assert found.shape == expected.shape and np.abs(found - expected).max() <= 2
-
-
-def test_pillow(digits, photos, tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    photo = photos.parents[1] / "docs/images/chelsea.png"
-    picture = image.open(photo)
-    assert np.array_equal(lamina.read_image(photo), np.asarray(picture.convert("RGB")))
-    # An image of Pillow's is a photograph wherever one goes, in whichever mode.
-    assert np.array_equal(lamina.read_image(photo), lamina.read_image(picture))
-    settings = lamina.torchvision_imagenet()
-    assert np.array_equal(lamina.preprocess(photo, settings), lamina.preprocess(picture, settings))
-    assert np.array_equal(lamina.read_image(picture.convert("L"))[..., 0], np.asarray(picture.convert("L")))
-    seven = image.open(photos / "7.png")
-    assert digits.classify(seven) == digits.classify(photos / "7.png")
-    assert [row.classes for row in digits.classify([seven, photos / "7.png"])] == [digits.classify(seven)] * 2
-    whole = photo.read_bytes()
-    (tmp_path / "half.png").write_bytes(whole[:len(whole) // 2])
-    with pytest.raises(lamina.Error, match="photo: cannot be read: OSError"):
-        lamina.read_image(image.open(tmp_path / "half.png"))

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Builds Debian packages of the library for C, of what programs in C and C++ are built with, and of the command, for CPUs,
 # into dist/, and installs what is missing for that, as scripts/demo.sh does; lintian looks at them where it is installed.
+#   scripts/packages/build_deb.sh
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../build.sh"
+[ $# -eq 0 ] || { echo "build_deb.sh: expected no arguments, got $* (--help)" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-scripts/install-deps.sh
+scripts/install-deps.sh --with-packages
 build=build/deb
 # A distribution's programs link its shared libraries.
 shared=/usr/lib/$(gcc -print-multiarch)

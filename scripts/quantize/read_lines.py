@@ -33,6 +33,8 @@ def line(fonts, numbers):
 
 
 def main():
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     found = sorted(glob.glob("/usr/share/fonts/truetype/**/*.ttf", recursive=True))
     fonts = [path for path in found if os.path.basename(path).startswith(("DejaVuSans", "DejaVuSerif", "LiberationSans-Regular"))]
     numbers = np.random.default_rng(3)

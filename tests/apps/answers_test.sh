@@ -27,6 +27,8 @@ head("independent.safetensors", 3, "Sigmoid", 8, [9.0, 0.0, 0.0, 0.0, 9.0, 0.0, 
 head("one.safetensors", 1, "Sigmoid", 8, [-9.0, -9.0, -9.0])
 head("logit.safetensors", 1, None, 8, [1.0, 0.0, 0.0])
 head("open.safetensors", 3, None, "?", [1.0] * 9)
+for alike in (5, 6):
+    head(f"thousand{alike}.safetensors", 1000, None, 8, [10.0] * alike + [0.0] * (3000 - alike))
 model("default.safetensors", [node("k", "Constant", [], input=[3]), node("y", "Mul", ["x", "k"])], [3], {"k": ([3], [1.0, 2.0, 3.0])})
 model("pooled.safetensors", [node("y", "GlobalAveragePool", ["x"])], ["N", 3, 8, 8], **{"lamina.labels": "red\ngreen\nblue"})
 model("inverse.safetensors", [node("y", "Reciprocal", ["x"])], [3])
@@ -51,10 +53,21 @@ expect 0 '^photo,rank,class,name,score$' classify white.ppm --model logit.safete
 printf 'no\nyes\n' >two.txt
 expect 0 '^  100.00 %  no$' classify white.ppm --model one.safetensors $levels --labels two.txt
 
-# the page's words for a best class of less than 90 %
+# the page's words for a best class of less than 90 %, or of a thousand the five best, which may share it out
 expect 0 '^white.ppm: not sure$' classify white.ppm --model open.safetensors $levels --size 8
+expect 0 'open.safetensors is not sure of this photograph, .* [(]its best class has less than 90 %[)]$' classify white.ppm --model open.safetensors $levels --size 8
+expect 0 '^white.ppm$' classify white.ppm --model thousand5.safetensors $levels --top 2
+expect 0 '^   19.82 %  class 1$' classify white.ppm --model thousand5.safetensors $levels --top 2
+expect 0 '[(]its 5 best classes have less than 90 % together[)]$' classify white.ppm --model thousand6.safetensors $levels --top 2
+expect 0 '^white.ppm: not sure$' classify white.ppm --model thousand6.safetensors $levels --top 2
 expect 0 '^white.ppm$' classify white.ppm --model one.safetensors $levels
 expect 0 '^white.ppm$' classify white.ppm --model logit.safetensors $levels
+
+# one output as NumPy has it, of several none
+expect 0 'wrote y.npy' run --model one.safetensors --input white.ppm $levels --out y.npy
+check 'it is an array' python3 -c 'import sys; data = open("y.npy", "rb").read(); sys.exit(data[:6] != b"\x93NUMPY" or b"(1, 1)" not in data)'
+expect 2 'out: an .npy holds one array, and there are 2: l, p; --outputs names one' run --model one.safetensors --input white.ppm $levels --outputs l,p --out y.npy
+expect 0 'pass: ' verify --model one.safetensors --against fp32 --precision bf16 --input white.ppm $levels --device cpu
 
 # height and width that are open
 expect 0 '^   33.33 %  class 2$' classify white.ppm --model open.safetensors $levels --size 8

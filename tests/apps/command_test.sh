@@ -89,8 +89,8 @@ for algorithm in eigen im2col; do
 done
 expect 2 'no/such' run --model "$model" --input "$photo" --output no/such/out.safetensors
 expect 1 'input' run --model "$model" --input out.safetensors --output x.safetensors
-expect 2 'expected a name that ends in .safetensors' run --model "$model" --input "$photo" --output x.npy
-check 'nothing was written' test ! -e x.npy
+expect 2 'expected a name that ends in .safetensors' run --model "$model" --input "$photo" --output x.npz
+check 'nothing was written' test ! -e x.npz
 python3 - <<'EOF'
 import struct
 def npy(path, shape):

@@ -39,7 +39,7 @@ done <<'ROWS'
 2 cannot_write detect PHOTO --model digits --coco /proc/x.json
 2 cannot_write features PHOTO --out /proc/x.png
 2 Is_a_directory run --model digits --input PHOTO --out folder.safetensors
-2 ends_in_.safetensors run --model digits --input PHOTO --out x.npy
+2 ends_in_.safetensors run --model digits --input PHOTO --out x.npz
 2 ends_in_.safetensors convert digits x.npy
 2 .safetensors_or_.onnx quantize digits PHOTO --out x.npy
 2 ends_in_.png features PHOTO --sheet x.jpg

@@ -24,6 +24,7 @@ class Detectors(unittest.TestCase):
         # What is said of all models is not said of detectors, which say it by what they are; "yolo" is what these are.
         server = Server(LAMINA, SOURCE, *(word for model in models for word in ("--model", model)), "--preprocess", "caffe", "--preprocess", "raw=yolo")
         if server.ask("/detect")[0] == 404:  # built with LAMINA_DETECT=OFF
+            self.assertIn("this build has no detect: configure with -DLAMINA_DETECT=ON", server.json("/detect")[1]["error"])
             return self.assertEqual(server.stop(), 0)
         status, answer = server.json("/detect?model=raw&confidence=0.5", DIGIT)
         self.assertEqual((status, answer["model"]), (200, "raw"))

@@ -75,7 +75,13 @@ if "$lamina" serve --help >/dev/null 2>&1; then
 fi
 # A classifier in the user's data folder is the one where none is named, and has a name there.
 export XDG_DATA_HOME=$work/data
-expect 2 'expected --model FILE .*python -m lamina.get_classifier brings one' classify "$source/weights/digits/7.png"
+expect 1 'http://x/a.jpg: Lamina opens no addresses; download it first' classify http://x/a.jpg --model digits
+expect 1 'cannot read http://x/a.onnx: Lamina opens no addresses; download it first' inspect http://x/a.onnx
+expect 2 'expected another argument, the .safetensors file to write' convert "$source/weights/digits.safetensors"
+expect 2 'confidence: expected a number from 0 to 1, got "1.5" ' detect "$source/docs/images/chelsea.png" --model x.onnx --confidence 1.5
+expect 2 'got "15"; did you mean 0.15' detect "$source/docs/images/chelsea.png" --model x.onnx --confidence 15
+expect 2 'there are "features.0", "features.1"' features "$source/docs/images/chelsea.png" --model digits --layer zzzzzzzzzzzz --out f.png
+expect 2 'expected --model FILE .*scripts/get_classifier.sh of a clone brings one' classify "$source/weights/digits/7.png"
 mkdir -p data/lamina
 cp "$source/weights/digits.safetensors" data/lamina/classifier.safetensors
 expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
@@ -87,7 +93,7 @@ XDG_DATA_HOME=  HOME=$work/home expect 0 '100.00 %  seven' classify "$source/wei
 # models by names that are none
 expect 1 'cannot read clasifier: there is no such file, and no model of that name; nearest: "classifier"' classify "$photo" --model clasifier
 expect 1 'resnet18 is a network without weights: --arch resnet18 --weights FILE' classify "$photo" --model resnet18
-XDG_DATA_HOME=$work/none expect 1 'classifier: python -m lamina.get_classifier brings it' classify "$photo" --model classifier
+XDG_DATA_HOME=$work/none expect 1 'classifier: scripts/get_classifier.sh of a clone brings it' classify "$photo" --model classifier
 expect 2 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --weights w.pth
 
 # what the parser finds wrong

@@ -84,6 +84,9 @@ echo nothing >broken.png
 expect 2 'json: there is no folder "nowhere"' classify broken.png --model $model --json nowhere/x.json
 expect 2 'json: there is no folder "nowhere"' segment broken.png --model $model --json nowhere/x.json
 expect 2 'out: there is no folder "nowhere"' features broken.png --model $model --out nowhere/x.png
+expect 2 'sheet: there is no folder "nowhere"' features broken.png --model $model --out drawn --sheet nowhere/sheet.png
+check 'nothing was made' test ! -e drawn
+expect 0 'wrote drawn/sheet.png: 1 photograph$' features "$source/docs/images/chelsea.png" --out drawn --sheet drawn/sheet.png
 expect 2 'out: there is no folder "nowhere"' features broken.png --model $model --out nowhere/x.safetensors
 expect 2 'out: there is no folder "nowhere"' convert weights.safetensors nowhere/x.safetensors
 check 'it is not made' test ! -e nowhere

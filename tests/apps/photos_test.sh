@@ -131,8 +131,8 @@ if [ "$reads_jpeg" -gt 0 ]; then cat "$source/docs/images/rocket.jpg" "$source/d
 check 'each is a picture' test "$(tail -n +2 answers.csv | cut -d, -f1 | xargs -n 1 basename | tr '\n' ' ')" = \
   "frame-000001.png frame-000002.ppm frame-000003.png $([ "$reads_jpeg" -gt 0 ] && echo 'frame-000004.jpg frame-000005.jpg ')"
 check 'the first is a seven' grep -q '^frame-000001.png,1,7,seven' answers.csv
-expect 0 '^frame-000001.png$' classify - --model digits <"$source/weights/digits/7.png"
-expect 1 'lamina: frame-000001.ppm: ' classify - --model digits < <(printf 'P6\n1 1\n0\nabc')
+expect 0 '^stdin.png$' classify - --model digits <"$source/weights/digits/7.png"
+expect 1 'lamina: stdin.ppm: ' classify - --model digits < <(printf 'P6\n1 1\n0\nabc')
 check 'they are gone' test -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'lamina-frames-*' -newer two.ppm -print -quit)"
 for bytes in 7 8 60 100; do
   expect 1 'stdin: image 1 is not complete' classify - $digits < <(head -c "$bytes" "$source/weights/digits/7.png")

@@ -113,7 +113,7 @@ class Serve(unittest.TestCase):
             "not valid JSON": "{",
             "nested deeper": "[" * 50000,
             'list "inputs"': "{}",
-            'no input "x"; nearest: "input"': json.dumps({"inputs": [{"name": "x"}]}),
+            'no input "x"; there is "input"': json.dumps({"inputs": [{"name": "x"}]}),
             "is missing": json.dumps({"inputs": []}),
             "expected datatype FP32": json.dumps({"inputs": [dict(good["inputs"][0], datatype="INT8")]}),
             "expected a shape": json.dumps({"inputs": [dict(good["inputs"][0], shape=[9, 3, SIDE, SIDE])]}),
@@ -136,7 +136,7 @@ class Serve(unittest.TestCase):
 
     def test_parameters_that_nothing_reads_are_refused(self):
         """One place says it for all paths; what is known is listed, and the nearest named."""
-        for path, body, words in (("/classify?model=digits&topp=1", DIGIT, 'there is no parameter "topp"; nearest: "top", "model"; it takes model, top'),
+        for path, body, words in (("/classify?model=digits&topp=1", DIGIT, 'there is no parameter "topp"; nearest: "top"; it takes model, top'),
                                   ("/detect?conf=0.5", DIGIT, "it takes model, confidence, iou"),
                                   ("/segment?top=1", DIGIT, "it takes model"), ("/features?model=digits&map=1", DIGIT, "it takes model, layer"),
                                   ("/picture?model=digits", DIGIT, "it takes none"), ("/input?layer=x", DIGIT, "it takes model"),

@@ -53,7 +53,10 @@ TEST(Names, NearestByEditDistance) {
 
 TEST(Names, NearestAsTheEndOfAMessage) {
   const Names names = {"conv1.weight", "a \"b\""};
-  EXPECT_EQ(detail::nearest_text("conv1.weigth", names), "; nearest: \"conv1.weight\", \"a \\\"b\\\"\"");
+  EXPECT_EQ(detail::nearest_text("conv1.weigth", names), "; nearest: \"conv1.weight\"");
+  EXPECT_EQ(detail::nearest_text("foo", names), "; there are \"conv1.weight\", \"a \\\"b\\\"\"");
+  EXPECT_EQ(detail::nearest_text("weight", names), "; nearest: \"conv1.weight\"");  // part of one, if far
+  EXPECT_EQ(detail::nearest_text("zzzz", Names{"a", "b", "c", "d", "e"}), "; there are \"a\", \"b\", \"c\" and 2 more");
   EXPECT_EQ(detail::nearest_text("x", {}), "; there are none");
 }
 

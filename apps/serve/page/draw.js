@@ -103,3 +103,24 @@ function bars(target, rows, unit, most = Math.max(...rows.map(r => r.value), 1e-
     return row;
   }));
 }
+
+// How far a place of the map lies from its middle. What a layer clips is the same at many places: the first is a corner.
+function inward(at) {
+  const [, h, w] = state.shape;
+  return Math.hypot(2 * Math.floor(at / w) + 1 - h, 2 * (at % w) + 1 - w);
+}
+
+// Of each map: what it is measured by, and its brightest place. Maps that hardly answer are not made brighter than they are.
+function measure() {
+  const [count, , w] = state.shape;
+  const own = Array.from({ length: count }, (_, i) => scaleOf(mapOf(i))), least = 0.05 * Math.max(...own);
+  state.scales = own.map(scale => Math.max(scale, least));
+  state.peaks = own.map((_, i) => {
+    const values = mapOf(i);
+    let best = 0;
+    for (let k = 1; k < values.length; ++k) {
+      if (!(values[k] <= values[best]) || (values[k] === values[best] && inward(k) < inward(best))) best = k;
+    }
+    return { row: Math.floor(best / w), column: best % w, value: values[best] };
+  });
+}

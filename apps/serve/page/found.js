@@ -17,13 +17,12 @@ const counted = (count, thing) => `${count || "no"} ${thing}${count === 1 ? "" :
 
 // In words and rows.
 const told = {
-  classify(model, { classes, doubt }) {
-    const shares = "probability" in classes[0], unsure = shares && !(classes[0].probability >= 0.9);  // as the command has it
-    const lacking = doubt && state.models.every(m => m.answers !== "classify" || m.description);  // each is for one thing alone
-    return { title: unsure ? `What is it? The model “${model}” is not sure` : shares ? `The model “${model}” says: ${classes[0].name}` : `The model “${model}” answers with a number, no probability`,
+  classify(model, { classes, doubt, advice }) {
+    const shares = "probability" in classes[0], unsure = !!doubt,
+          close = classes.slice(0, 2).filter(c => c.probability > classes[0].probability / 2).map(c => c.name).join(" or ");
+    return { title: unsure ? `What is it? The model “${model}” is not sure` : shares ? `The model “${model}” says: ${close}` : `The model “${model}” answers with a number, no probability`,
              short: shares ? classes[0].name + (unsure ? "?" : "") : "", unsure, doubt, unit: shares ? percent : two,
-             hint: "A model can only choose among the classes that it was trained on." +
-                   (lacking ? " For photographs: “python -m lamina.get_classifier” brings a model of 1000 classes; then start this server again." : ""),
+             hint: "A model can only choose among the classes that it was trained on." + (advice ? ` ${advice}.` : ""),
              rows: classes.map(c => ({ name: c.name, value: c.probability ?? c.score })) };
   },
   detect(model, { detections }) {
@@ -178,7 +177,7 @@ function fillCard(card, model, photo, answer, alone) {
     if (alone && answer.detections) markThings(list, holder, canvas, answer);
     card.append(holder);
   }
-  text.append(...(alone ? [] : [element("b", photo.name), element("p", short)]));
+  text.append(...(alone ? [] : [element("b", photo.name), ...(model.answers === "classify" ? [] : [element("p", short)])]));
   if (doubt && alone) text.append(element("p", doubt[0].toUpperCase() + doubt.slice(1) + ".", "doubt"));
   bars(list, alone ? rows : rows.slice(0, 3), unit, model.answers === "classify" && unit === two ? undefined : 1);
   const rest = [...list.children].slice(20);

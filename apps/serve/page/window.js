@@ -1,19 +1,6 @@
 "use strict";
 // The window under the pointer: the pixels, the filter, their products, and the one number that they add up to.
 
-// Of each map: what it is measured by, and its brightest place. Maps that hardly answer are not made brighter than they are.
-function measure() {
-  const [count, , w] = state.shape;
-  const own = Array.from({ length: count }, (_, i) => scaleOf(mapOf(i))), least = 0.05 * Math.max(...own);
-  state.scales = own.map(scale => Math.max(scale, least));
-  state.peaks = own.map((_, i) => {
-    const values = mapOf(i);
-    let best = 0;
-    for (let k = 1; k < values.length; ++k) if (!(values[k] <= values[best])) best = k;
-    return { row: Math.floor(best / w), column: best % w, value: values[best] };
-  });
-}
-
 const kept = new Map();
 function filtersOf(model, layer, filter = null) {
   const path = query("/filters", { model, layer, ...(filter !== null && { filter }) });
@@ -132,7 +119,7 @@ function showWindow({ upto = Infinity, known = Infinity, place = state.place } =
   $("exact").textContent = `Exactly ${exactly(value)}: the marked cell of the map, row ${place.row}, column ${place.column}.`;
   const { made } = state.layer, explained = Boolean(made);
   if (made?.how === "sum" && !state.filters) return;  // on its way
-  $("kind").textContent = made?.how === "sum" ? "All added up:" : "Its number:";
+  $("kind").textContent = made?.how === "sum" ? "The filter’s answer:" : "Its number:";
   $("explain").className = !explained || made.how !== "sum" ? "deep" : "";
   $("parts").hidden = !explained || made.how !== "sum" || state.colours;
   if (!explained) $("words").textContent += madeWithout(state.layer, state.shape);
@@ -234,10 +221,10 @@ function showText() {
   $("about").textContent = `${state.colours ? "Filter" : "Map"} ${index}: ${below ? "orange" : "bright"} where ${state.colours ? "the pattern fits" : "it is excited"} ` +
     `(${Math.round(100 * some / values.length)} % of ${h} × ${w} places)${below ? ", blue where it is below zero" : ""}`;
   $("map").setAttribute("aria-label", `The map of ${name}`);
-  if (state.colours || !state.layer.made) captions(["The window", `${size[0]} × ${size[1]} pixels of the photograph`], ["The pattern", `${name}, learned from many photographs`], ["Pixel times pixel", "orange: alike, blue: opposite"]);
+  if (state.colours || !state.layer.made) captions(["The window", `${size[0]} × ${size[1]} pixels of the photograph`], ["The pattern", `${name}, learned`], ["Pixel times pixel", "orange: alike, blue: opposite"]);
   // The brightest places, none beside another.
   const apart = Math.max(1, Math.round(Math.min(h, w) / 12)), taken = [];
-  const order = [...values.keys()].filter(i => values[i] > 0).sort((a, b) => values[b] - values[a]);
+  const order = [...values.keys()].filter(i => values[i] > 0).sort((a, b) => values[b] - values[a] || inward(a) - inward(b));
   for (const i of order) {
     const row = Math.floor(i / w), column = i % w;
     if (taken.length === 8) break;

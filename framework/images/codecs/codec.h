@@ -99,6 +99,12 @@ Image decode_webp(const EncodedImage& file, const ImageSize& size, bool on_white
 Image decode_tiff(const EncodedImage& file, const ImageSize& size, bool on_white);
 Image decode_heic(const EncodedImage& file, const ImageSize& size, bool on_white);
 
+/// Whether a file that begins so is of a format that builds may be without: by the major brand of what phones write,
+/// and of files that leave it to the list behind it.
+bool is_heic(std::span<const std::byte> head);
+bool is_avif(std::span<const std::byte> head);
+bool is_tiff(std::span<const std::byte> head);
+
 /// Files as bytes; a JPEG of quality 92, its colours as sharp as the rest.
 std::string encode_png(const Image& image);
 std::string encode_jpeg(const Image& image);

@@ -46,22 +46,22 @@ bool is_tga(Bytes bytes) {
 constexpr auto gif = [](Bytes bytes) { return starts(bytes, "GIF87a") || starts(bytes, "GIF89a"); };
 constexpr auto pgm = [](Bytes bytes) { return is_pnm(bytes, '5'); };
 constexpr auto ppm = [](Bytes bytes) { return is_pnm(bytes, '6'); };
-// Those below are of formats that a build may be without.
+// Both are of formats that a build may be without.
 [[maybe_unused]] constexpr auto jpeg = [](Bytes bytes) { return starts(bytes, "\xff\xd8\xff"); };
 [[maybe_unused]] constexpr auto webp = [](Bytes bytes) { return starts(bytes, "RIFF") && starts(bytes, "WEBP", 8); };
-/// The major brand of what phones write, and of files that leave it to the list behind it.
-[[maybe_unused]] constexpr auto heic = [](Bytes bytes) {
-  return starts(bytes, "ftyphe", 4) || starts(bytes, "ftypmif1", 4) || starts(bytes, "ftypmsf1", 4);
-};
-[[maybe_unused]] constexpr auto avif = [](Bytes bytes) {
-  return starts(bytes, "ftypavif", 4) || starts(bytes, "ftypavis", 4);
-};
-[[maybe_unused]] constexpr auto tiff = [](Bytes bytes) {
-  using namespace std::string_view_literals;
-  return starts(bytes, "II*\0"sv) || starts(bytes, "MM\0*"sv);
-};
 
 }  // namespace
+
+bool is_heic(Bytes head) {
+  return starts(head, "ftyphe", 4) || starts(head, "ftypmif1", 4) || starts(head, "ftypmsf1", 4);
+}
+
+bool is_avif(Bytes head) { return starts(head, "ftypavif", 4) || starts(head, "ftypavis", 4); }
+
+bool is_tiff(Bytes head) {
+  using namespace std::string_view_literals;
+  return starts(head, "II*\0"sv) || starts(head, "MM\0*"sv);
+}
 
 std::vector<Codec>& codecs() {
   static auto table = std::vector<Codec>({
@@ -77,11 +77,11 @@ std::vector<Codec>& codecs() {
       {"WebP", ".webp.", webp, check_webp, decode_webp},
 #endif
 #ifdef LAMINA_WITH_HEIF
-      {"HEIC", ".heic.heif.", heic, check_heic, decode_heic},
-      {"AVIF", ".avif.", avif, check_heic, decode_heic},
+      {"HEIC", ".heic.heif.", is_heic, check_heic, decode_heic},
+      {"AVIF", ".avif.", is_avif, check_heic, decode_heic},
 #endif
 #ifdef LAMINA_WITH_TIFF
-      {"TIFF", ".tif.tiff.", tiff, check_tiff, decode_tiff},
+      {"TIFF", ".tif.tiff.", is_tiff, check_tiff, decode_tiff},
 #endif
       {"TGA", ".tga.", is_tga, check_tga, decode_tga},
   });

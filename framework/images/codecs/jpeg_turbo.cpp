@@ -90,10 +90,10 @@ class Decoder {
     }
     const bool refined = has_all_scans();
     jpeg_finish_decompress(&decoder_);
-    return errors_.without_end && !refined ? "Premature end of JPEG file" : nullptr;
+    return errors_.without_end && !refined ? "" : nullptr;
   }
 
-  /// Of what was decoded.
+  /// Of what was decoded, or was not: libjpeg makes an end marker up, and then misses what should stand before it.
   bool lacks_end_marker() const { return errors_.without_end; }
 
  private:
@@ -114,7 +114,11 @@ Image decode_jpeg(const EncodedImage& file, const ImageSize& size, bool) {
   Image image = blank_image(size);
   std::vector<JSAMPLE> inks(4 * static_cast<std::size_t>(size.width));
   Decoder decoder;
-  if (const char* problem = decoder.decode(file, image, inks)) file.fail("damaged JPEG: ", problem);
+  if (const char* problem = decoder.decode(file, image, inks)) {
+    if (decoder.lacks_end_marker())
+      file.fail("truncated: the file ends before its pixels do; copy or download it again");
+    file.fail("damaged JPEG: ", problem);
+  }
   if (decoder.lacks_end_marker()) {
     image.warning = concat(file.name(), ": the JPEG's end marker is missing; its pixels are all there");
   }

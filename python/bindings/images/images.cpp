@@ -149,7 +149,7 @@ std::string text(const Rgb& v) { return detail::concat('(', v[0], ", ", v[1], ",
 
 #define LAMINA_PHOTO "photo: lamina._photos.Photo"
 void bind_images(nb::module_& m) {
-  read_by_pillow();
+  read_by_pillow(false);
   nb::class_<Preprocess>(
       m, "Preprocess",
       "How a photograph becomes a network's input, in torchvision's terms: Resize(resize), "
@@ -239,6 +239,10 @@ void bind_images(nb::module_& m) {
   m.def(
       "jpeg_decoder", [] { return std::string(jpeg_decoder()); },
       "What decodes JPEG here: \"libjpeg-turbo 2.1.5\", to the bits of Pillow, or \"none\".");
+  m.def(
+      "read_by_pillow", [] { read_by_pillow(true); },
+      "HEIC, AVIF and TIFF go through Pillow from now on, as in a wheel: what tests ask of a build that has their "
+      "libraries.");
   m.def("read_image", &read_photo, nb::arg("photo").none(), nb::kw_only(), nb::arg("upright") = true,
         nb::sig("def read_image(" LAMINA_PHOTO ", *, upright: bool = True) -> numpy.typing.NDArray[numpy.uint8]"),
         "The pixels of a photograph, uint8 [height, width, 3]: turned as its EXIF data say, and laid on white where\n"

@@ -11,6 +11,8 @@ docs/coming_from.md has both spellings side by side. Packages that import onnxru
 from __future__ import annotations
 
 from .._core import cuda_device_count
+from ._absent import INSTEAD as _INSTEAD
+from ._absent import LISTED as _LISTED
 from ._arguments import DEVICES as _DEVICES
 from ._arguments import get_available_providers
 from ._file import ModelMetadata, NodeArg
@@ -60,7 +62,7 @@ _ABSENT = frozenset("""
 
 def __getattr__(name: str) -> object:
     if name in _ABSENT:
-        raise AttributeError(f"ONNX Runtime has {name}, Lamina does not; docs/coming_from.md lists what is missing")
+        raise AttributeError(f"ONNX Runtime has {name}, Lamina does not; {_LISTED}{_INSTEAD.get(name, '')}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -144,7 +144,7 @@ class SessionOptions(_Options):
 
     def register_custom_ops_library(self, path: str) -> None:
         raise Error(f"SessionOptions: {path}: libraries with operators for ONNX Runtime are not loaded; "
-                    "docs/custom_layers.md has Lamina's own way")
+                    "docs/custom_layers.md in Lamina's repository has Lamina's own way")
 
     def add_initializer(self, name: str, value: object) -> None:
         raise Error(f"SessionOptions: {name}: weights come from the model file, not from add_initializer")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .._core import Error, Graph, Unsupported
+from .._fitted import require_fits
 from .._shapes import outputs_of
 from ._errors import NotImplemented
 from ._file import Declared, NodeArg
-from ._values import TYPE_TEXT
+from ._values import DTYPE_OF_TEXT, TYPE_TEXT
 
 
 class Ports:
@@ -51,6 +53,17 @@ class Ports:
                                     [two if isinstance(two, int) else one for one, two in zip(said.shape, tried.shape)])
                 self._outputs.append(tried or said or NodeArg(name, "", []))
         return self._outputs
+
+    @contextmanager
+    def naming(self, feed: Mapping[str, Any]) -> Iterator[None]:
+        """An Error of arrays that do not fit says the shapes as the file does, and not those of a plan that nobody asked for."""
+        try:
+            yield
+        except Error:
+            for port in self.inputs:
+                if port.name in feed:
+                    require_fits(port.name, feed[port.name], tuple("?" if extent is None else extent for extent in port.shape), DTYPE_OF_TEXT[port.type])
+            raise
 
     def _of_inputs(self) -> list[NodeArg]:
         """As the file says them, and of Lamina's files the network."""

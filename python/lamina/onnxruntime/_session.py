@@ -234,7 +234,7 @@ class InferenceSession:
     def _computed(self, plan: Plan, feed: Mapping[str, Any], wanted: Sequence[str], stop: Stop | None) -> list[Any]:
         if len(plan.input_names) < len(feed):  # the others are constants of the plan
             feed = {name: feed[name] for name in plan.input_names}
-        with self._trace.run(plan, feed) if self._trace else nullcontext():
+        with self._trace.run(plan, feed) if self._trace else nullcontext(), self._ports.naming(feed):
             result = plan(feed, stream=self.stream, stop=stop)
         results = result if isinstance(result, tuple) else (result,)
         return [results[plan.output_names.index(name)] for name in wanted]
