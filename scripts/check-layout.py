@@ -46,15 +46,14 @@ THIRD_PARTY = {
     "framework/cpu/simd_targets.h": "Highway's pattern: for the sources that it compiles once for each instruction set",
 }
 INCLUDES = {  # (file, included file or folder) -> why
-    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/channels_last/"): "a linear layer runs as a 1x1 convolution",
-    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/mma/"): "the same",
-    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/preference.h"): "what pays as such a convolution",
+    ("framework/cuda/linear/linear.cpp", "cuda/conv2d/"): "a linear layer runs as a 1x1 convolution, where that pays",
     ("framework/cuda/kernels.cpp", "cuda/eight_bits/"): "the rows for codes stand in the tables of all",
     ("framework/cuda/array/kernels.cpp", "cuda/eight_bits/"): "the same",
     ("framework/cuda/kernels.cpp", "cuda/map/"): "rows of Maps stand beside those that they are to replace",
     ("framework/cuda/array/kernels.cpp", "cuda/map/"): "the same",
     ("framework/cuda/conv2d/conv2d.cpp", "cuda/map/"): "products of a few channels are Maps",
     ("framework/cuda/linear/linear.cpp", "cuda/map/"): "the same",
+    ("framework/cuda/conv2d/mma/planes.cu", "cuda/product/"): "images channels first are multiplied as matrices",
     ("framework/cuda/conv2d/channels_last/codes.cpp", "cuda/eight_bits/"): "codes that become others once more",
     ("framework/cuda/conv2d/channels_last/codes.cuh", "cuda/eight_bits/"): "the same",
     ("framework/cuda/conv2d/code_ends.h", "cuda/eight_bits/"): "codes that are added to others",

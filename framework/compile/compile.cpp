@@ -51,6 +51,13 @@ class Compiler {
       for (const auto& parameter : node.module->parameters()) compilation_.constants.keep(parameter.value, given_up);
     }
     for (const auto& [name, value] : plan_.options.constants) compilation_.constants.keep(value, false);
+    // Of a network of open extents there are plans of several sizes, and what they derive from weights is the same.
+    constexpr std::size_t room = std::size_t{64} << 20;
+    const auto is_open = [&](int input) {
+      const auto& shape = compilation_.graph.nodes()[static_cast<std::size_t>(input)].shape;
+      return shape && std::ranges::any_of(shape->extents(), [](std::int64_t e) { return e == open || e == any_rank; });
+    };
+    if (std::ranges::any_of(compilation_.graph.inputs(), is_open)) compilation_.constants.keep_derived(room);
   }
 
   Plan::Impl::Port port(int value) {

@@ -62,6 +62,8 @@ constexpr Pass table[] = {
      "a convolution in eight bits rounds its operand, and adds its codes to others, looks them up, or pools them"},
     {"turned products", folded | plain, 0, 0, on_program<turn_products>, fuses,
      "a product with a turned softmax becomes one with the softmax, turned"},
+    {"token layers", folded | plain, 0, 0, on_program<turn_token_layers>, fuses,
+     "a layer between two turns multiplies images channels first"},
     {"attention", folded | plain, attention, 0, on_program<find_attention>, fuses,
      "two products and the softmax between them become one operation"},
     {"turned operands", attention | plain, 0, 0, on_program<take_turns>, fuses,

@@ -96,6 +96,7 @@ void prepare_steps(Compilation& c) {
     plan->memory.workspace = round_up<std::size_t>(plan->memory.workspace, sizeof(std::int64_t)) + plan->counter_bytes;
   }
   for (const Plan::Impl::Step& step : plan->steps) at_node(step.name, [&] { step.op->wait(); });
+  plan->derived = c.constants.kept_derived();
   plan->constants = c.constants.in_use();
   for (const auto& bytes : plan->constants) plan->memory.parameters += *bytes;
 }

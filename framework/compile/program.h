@@ -135,6 +135,9 @@ void take_factors(Program& program, const CompileOptions& options);
 /// Puts (p v)' in the place of v' p', where p is the softmax of a product.
 void turn_products(Program& program, const CompileOptions& options);
 
+/// Puts a convolution of images channels first in the place of a layer over rows that were turned for it.
+void turn_token_layers(Program& program, const CompileOptions& options);
+
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 

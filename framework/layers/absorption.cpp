@@ -112,19 +112,6 @@ Module::Absorbed absorb_into(const NormProblem& norm, const Shape& shape, const 
   return {.module = made(longer, shape)};
 }
 
-Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
-  Tensor result = weight.clone();
-  const std::span<float> values = result.values<float>();
-  const std::size_t length = values.size() / scale.size();
-  for (std::size_t row = 0; row < scale.size(); ++row) {
-    for (float& value : values.subspan(row * length, length)) {
-      value = static_cast<float>(static_cast<double>(value) * scale[row]);
-      if (!std::isfinite(value)) return {};
-    }
-  }
-  return result;
-}
-
 bool scale_codes(EightBitWeights& eight, std::span<const double> scale) {
   if (eight.bias.defined()) return false;
   if (scale.empty()) return true;

@@ -7,6 +7,7 @@
 #include "lamina/kernel/pointwise.h"
 #include "lamina/kernel/problems.h"
 #include "lamina/module/module.h"
+#include "lamina/tensor/matrices.h"
 
 /// What layers do with those that they absorb.
 namespace lamina::detail {
@@ -31,12 +32,11 @@ struct PerChannel {
 std::optional<PerChannel> per_channel(const Module& next, std::span<const Module::Operand> operands,
                                       std::int64_t channels, std::size_t trailing);
 
-/// A weight whose every row [rows, ...] is multiplied by its number; undefined where one is no finite number. bias
-/// scale + shift, an undefined bias being 0.
-Tensor scaled_rows(const Tensor& weight, std::span<const double> scale);
-/// The same for weights in eight bits, whose scales take the numbers in (empty: 1). False where they cannot: whole
-/// biases have units of their own; one factor for all channels is a function of what is computed, as the file says it.
-bool scale_codes(EightBitWeights& eight, std::span<const double> scale);
+/// bias scale + shift, an undefined bias being 0.
 Tensor scaled_and_shifted(const Tensor& bias, const PerChannel& factors);
+/// Weights in eight bits with each row multiplied by its number, as scaled_rows does it, whose scales take the numbers
+/// in (empty: 1). False where they cannot: whole biases have units of their own; one factor for all channels is a
+/// function of what is computed, as the file says it.
+bool scale_codes(EightBitWeights& eight, std::span<const double> scale);
 
 }  // namespace lamina::detail

@@ -115,6 +115,7 @@ struct Plan::Impl {
   std::vector<NodeOutput> kept;                               ///< with keep_all: every node
   PlanMemory memory;                                          ///< but for what others share
   std::vector<std::shared_ptr<const std::size_t>> constants;  ///< PlanConstants::in_use
+  std::vector<std::shared_ptr<const void>> derived;           ///< PlanConstants::kept_derived
   /// A caller that feeds a pipeline rotates a few buffers; callers that bring new memory every time are not captured,
   /// because only the second run at the same addresses is.
   std::array<Recording, 8> recordings;

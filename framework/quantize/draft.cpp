@@ -9,7 +9,7 @@
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
 #include "lamina/quantize/steps.h"
-#include "lamina/tensor/transposed.h"
+#include "lamina/tensor/matrices.h"
 
 namespace lamina::detail {
 namespace {
@@ -77,7 +77,7 @@ std::optional<Product> product_of(const Graph& graph, const Graph::Node& node, s
   why = "its weights are no constant of f32";
   if (!result.weight.defined() || result.weight.numel() == 0) return std::nullopt;
   if (!conv && result.weight.shape().rank() != 2) return std::nullopt;
-  if (!conv && (!gemm || !flag(module, "transB"))) result.weight = transposed<float>(result.weight);
+  if (!conv && (!gemm || !flag(module, "transB"))) result.weight = transposed(result.weight);
   if (node.inputs.size() > 2 && node.inputs[2] >= 0) {
     result.bias = constant(graph, node, 2);
     why = "its bias is no constant of f32";

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -81,6 +82,7 @@ struct Block {
   Tensor memory;
   bool counts = true;
   std::vector<Key> keys = {};
+  std::optional<Hash> hash = {};  // of all elements, once somebody asked
   std::shared_ptr<const std::size_t> claim = std::make_shared<const std::size_t>(memory.bytes());
 
   Block(Tensor tensor, bool does_count) : memory(std::move(tensor)), counts(does_count) {}
@@ -161,6 +163,8 @@ struct ConstantsAsked {
   std::map<std::string, std::weak_ptr<Block>> packed = {};  // by the packing and the addresses of kept sources
   std::vector<std::weak_ptr<Block>> all = {};
   std::size_t step = 0;  // of all, where it begins
+  std::set<std::shared_ptr<Block>> derived = {};
+  std::size_t room = 0;  // for more of that, bytes
 
   /// The kept tensor that has these bytes; null if there is none.
   Kept* find_kept(const Tensor& tensor) {
@@ -192,6 +196,14 @@ Tensor hand_out(const std::shared_ptr<Block>& block, Shape shape, DType dtype) {
   return Tensor::borrow(block->memory.raw(), shape, dtype, block->memory.device(), block);
 }
 
+/// Of a block of the store it is kept, with the lock of whoever packs.
+Hash hash_of_source(const Tensor& source) {
+  const auto found = asking == nullptr ? nullptr : asking->blocks[source.raw()].lock();
+  if (found == nullptr || found->memory.bytes() != source.bytes()) return hash_of(source.raw(), source.bytes());
+  if (!found->hash) found->hash = hash_of(source.raw(), source.bytes());
+  return *found->hash;
+}
+
 }  // namespace
 
 Tensor packed(const Packing& packing, std::initializer_list<Tensor> sources, Shape shape, DType dtype,
@@ -209,7 +221,7 @@ Tensor packed(const Packing& packing, std::initializer_list<Tensor> sources, Sha
     Key from = {-2, bytes_of(shape, {.dtype = dtype}), hash_of(packing.how.data(), packing.how.size())};
     if (store.find(from) != nullptr) {  // or nothing was packed so yet, and there is nothing to hash for
       for (const Tensor& source : sources) {
-        const std::array<Hash, 3> all = {from.hash, hash_of(source.raw(), source.bytes()), {source.bytes()}};
+        const std::array<Hash, 3> all = {from.hash, hash_of_source(source), {source.bytes()}};
         from.hash = hash_of(&all, sizeof all);
       }
       block = store.find(from);
@@ -223,6 +235,16 @@ Tensor packed(const Packing& packing, std::initializer_list<Tensor> sources, Sha
     if (stays) asking->packed[key] = block;
   }
   return hand_out(block, shape, dtype);
+}
+
+Tensor derived(const Packing& packing, std::initializer_list<Tensor> sources, Shape shape, DType dtype,
+               const std::function<void(Tensor& to)>& pack) {
+  Tensor result = packed(packing, sources, shape, dtype, pack);
+  if (asking == nullptr || result.bytes() > asking->room) return result;
+  const auto found = asking->blocks.find(result.raw());
+  const auto block = found == asking->blocks.end() ? nullptr : found->second.lock();
+  if (block != nullptr && asking->derived.insert(block).second) asking->room -= result.bytes();
+  return result;
 }
 
 Tensor constant(const Tensor& host, Device device) {
@@ -242,6 +264,12 @@ PlanConstants::~PlanConstants() { asking = asked_->outer; }
 
 void PlanConstants::keep(const Tensor& tensor, bool counts) {
   if (tensor.defined()) asked_->kept.insert({static_cast<const std::byte*>(tensor.raw()), {tensor.bytes(), counts}});
+}
+
+void PlanConstants::keep_derived(std::size_t bytes) { asked_->room = bytes; }
+
+std::vector<std::shared_ptr<const void>> PlanConstants::kept_derived() const {
+  return {asked_->derived.begin(), asked_->derived.end()};
 }
 
 std::size_t PlanConstants::bytes_of_step() {

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from hashlib import sha256
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text
 from ._fitted import fitted, host_array, require_fits, require_rank
+from ._idle import Idle
 from ._shapes import is_open, outputs_of, text_of
 from ._signatures import with_options
 
@@ -20,44 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._options import CompileOptions
-
-Compiled = TypeVar("Compiled")
-
-
-class Idle(Generic[Compiled]):
-    """What was compiled and nobody uses at the moment, of the kinds that were used last, to be used again."""
-
-    def __init__(self, kinds: int = 4) -> None:
-        self.kinds = kinds
-        self.idle: dict[str, list[Compiled]] = {}
-
-    @contextmanager
-    def one(self, graph: Graph, options: dict[str, Any], make: Callable[[], Compiled]) -> Iterator[Compiled]:
-        """One for this thread: of the graph as it is now, and compiled with these options."""
-        if "description" in options:  # whose text says less than it is
-            yield make()
-            return
-        values = options.get("constants", {})
-        if not all(isinstance(value, np.ndarray) for value in values.values()):
-            yield make()
-            return
-        if values:
-            texts = [(name, value.dtype.str, value.shape, sha256(value.tobytes()).digest()) for name, value in values.items()]
-            options = {**options, "constants": sorted(texts)}
-        # Threads and GPUs stay behind when a process forks.
-        kind = repr((os.getpid(), graph.changes, sorted(options.items(), key=lambda item: item[0])))
-        idle = self.idle.setdefault(kind, [])
-        try:
-            one = idle.pop()
-        except IndexError:
-            one = make()
-        try:
-            yield one
-        finally:
-            idle.append(one)
-            self.idle[kind] = self.idle.pop(kind, idle)
-            for old in list(self.idle)[:-self.kinds]:
-                self.idle.pop(old, None)
 
 
 def imagenet_labels() -> list[str]:
@@ -71,7 +32,7 @@ class Network:
     __slots__ = ("graph", "warnings", "metadata", "_preprocess", "_labels", "_plans", "_by_value", "__weakref__")
 
     def __init__(self, graph: Graph, preprocess: Preprocess | None = None, labels: Sequence[str] = (),
-                 warnings: Sequence[str] = (), metadata: Mapping[str, str] | None = None, kinds: int = 4) -> None:
+                 warnings: Sequence[str] = (), metadata: Mapping[str, str] | None = None, kinds: int | None = None) -> None:
         if not isinstance(graph, Graph):
             raise TypeError(f"graph: expected a lamina.Graph, got {type(graph).__name__}")
         self.graph = graph

@@ -16,7 +16,8 @@ import numpy as np
 from . import _core
 from ._core import Error, Preprocess
 from ._html import Bar, Classes, brief, table
-from ._network import Idle, Network
+from ._idle import Idle
+from ._network import Network
 from ._pool import Pool
 from ._shapes import is_open, text_of
 from ._sources import OpenFile

@@ -82,6 +82,18 @@ def test_compiles_for_the_shapes_that_come(model, x):
     assert len(idle) == 2 and two not in idle and idle[one][0] is kept
 
 
+def test_keeps_plans_of_many_shapes_while_they_have_room(model, x, monkeypatch):
+    def kept():
+        session = ort.InferenceSession(model, providers=["CPUExecutionProvider"], threads=1)
+        for count in range(1, 7):
+            session.run(None, {"input": np.concatenate([x, x, x])[:count]})
+        return len(session._network._plans.idle)
+
+    assert kept() == 6
+    monkeypatch.setattr("lamina._idle.ROOM", 0)
+    assert kept() == 4
+
+
 def test_takes_arrays_with_gaps_and_converts_when_told(model, session, x):
     (expected,) = session.run(None, {"input": x})
     wide = np.zeros((2, 3, 32, 64), np.float32)

@@ -2,7 +2,9 @@
 
 #include "lamina/tensor/constants.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #ifdef __GLIBC__
@@ -13,6 +15,7 @@
 #include "lamina/layers/batch_norm2d.h"
 #include "lamina/layers/linear.h"
 #include "lamina/ops/op.h"
+#include "lamina/tensor/matrices.h"
 #include "support/file_test.h"
 #include "support/networks.h"
 
@@ -185,6 +188,65 @@ TEST(Constants, AreOneForThreadsThatAskAtOnce) {
                      [&](Tensor& to) { std::copy_n(source.values<float>().data(), 2999, to.values<float>().data()); })
                   .raw(),
               results[0].raw());
+  }
+}
+
+/// What compiling derives from weights is there for the next size as long as somebody keeps it, and is made anew then.
+TEST(Constants, WhatIsDerivedStaysWhereThereIsRoom) {
+  const Tensor source = random_tensor({16, 8}, 1);
+  int made = 0;
+  const auto kept_of = [&](std::size_t room) {
+    detail::PlanConstants plan;
+    plan.keep_derived(room);
+    (void)detail::derived(detail::Packing("made here"), {source}, {8, 16}, DType::f32, [&](Tensor& to) {
+      ++made;
+      to = detail::transposed(source);
+    });
+    return plan.kept_derived();
+  };
+  // What was packed in no way before is not looked for, so its source is hashed from the second time on.
+  auto first = kept_of(source.bytes()), second = kept_of(source.bytes());
+  EXPECT_EQ(second.size(), 1u);
+  const int before = made;
+  (void)kept_of(0);
+  EXPECT_EQ(made, before) << "it was kept";
+  first.clear(), second.clear();
+  EXPECT_EQ(kept_of(source.bytes() - 1).size(), 0u);
+  EXPECT_EQ(made, before + 1) << "nobody kept it";
+}
+
+/// Rows times factors are rounded once; one that is not finite is said each time.
+TEST(Constants, RowsTimesFactors) {
+  Tensor weight({3, 1000});
+  std::ranges::fill(weight.values<float>(), 3.0f);
+  const double factors[] = {1.0 / 3, -2, 0};
+  const Tensor scaled = detail::scaled_rows(weight, factors);
+  ASSERT_TRUE(scaled.defined());
+  for (std::size_t i = 0; i < 3000; ++i)
+    ASSERT_EQ(scaled.values<float>()[i], static_cast<float>(3 * factors[i / 1000]));
+  const double far[] = {1, 1e39, 1};
+  for (int turn = 0; turn < 2; ++turn) EXPECT_FALSE(detail::scaled_rows(weight, far).defined());
+  EXPECT_EQ(weight.values<float>()[0], 3.0f);
+}
+
+TEST(Constants, MatricesAreTurnedWhateverTheirElements) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {17, 300}, {300, 17}, {5, 1}}) {
+    for (const DType type : {DType::i8, DType::f16, DType::f32, DType::f64}) {
+      Tensor matrix({rows, columns}, type);
+      auto* const bytes = static_cast<unsigned char*>(matrix.raw());
+      for (std::size_t i = 0; i < matrix.bytes(); ++i) bytes[i] = static_cast<unsigned char>(i * 37 + i / 251);
+      const Tensor turned = detail::transposed(matrix);
+      ASSERT_EQ(turned.shape(), Shape({columns, rows}));
+      const std::size_t size = size_of(type);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const auto* from =
+              static_cast<const std::byte*>(matrix.raw()) + static_cast<std::size_t>(r * columns + c) * size;
+          const auto* to = static_cast<const std::byte*>(turned.raw()) + static_cast<std::size_t>(c * rows + r) * size;
+          ASSERT_EQ(std::memcmp(from, to, size), 0);
+        }
+      }
+    }
   }
 }
 

@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <span>
+#include <utility>
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/elementwise.h"
+#include "lamina/tensor/constants.h"
 
 namespace lamina::detail {
 namespace {
@@ -76,6 +80,41 @@ class FactorsInFront : Dataflow {
     return a;
   }
 
+  /// The convolution's weights and biases behind that, its channels multiplied if the numbers are known; undefined
+  /// where one is not finite.
+  static std::pair<Tensor, Tensor> multiplied(const ConvProblem& conv, const Affine& a) {
+    const ConvGeometry& g = conv.geometry;
+    const std::int64_t all = conv.weight.numel(), filters = g.out_channels;
+    const auto inputs = static_cast<std::size_t>(g.group_in_channels()),
+               outputs = static_cast<std::size_t>(g.group_out_channels());
+    const std::size_t filter = static_cast<std::size_t>(all / filters), taps = filter / inputs;
+    std::vector<double> factors(a.scale.size(), 1.0);
+    if (a.factor == none) std::ranges::transform(a.scale, a.own, factors.begin(), std::plus());
+    const auto multiply = [&](Tensor& to) {
+      const float* from = conv.weight.values<float>().data();
+      float *at = to.values<float>().data(), *const first = at, *bias = at + all;
+      bool finite = true;
+      for (std::size_t o = 0; o < static_cast<std::size_t>(filters); ++o) {
+        double sum = conv.bias.defined() ? static_cast<double>(conv.bias.values<float>()[o]) : 0;
+        for (std::size_t c = o / outputs * inputs, end = c + inputs; c < end; ++c) {
+          for (std::size_t tap = 0; tap < taps; ++tap, ++from, ++at) {
+            sum += static_cast<double>(*from) * a.shift[c];
+            *at = static_cast<float>(static_cast<double>(*from) * factors[c]);
+            finite &= std::isfinite(*at);
+          }
+        }
+        *bias = static_cast<float>(sum);
+        finite &= std::isfinite(*bias++);
+      }
+      if (!finite) *first = std::numeric_limits<float>::quiet_NaN();  // found below, by whoever asks for it again, too
+    };
+    const Packing how =
+        Packing("factors in front", g.groups).with(std::span(std::as_const(factors))).with(std::span(a.shift));
+    const Tensor both = derived(how, {conv.weight, conv.bias}, {all + filters}, DType::f32, multiply);
+    if (!std::isfinite(both.values<float>()[0])) return {};
+    return {both.slice(0, all).view(conv.weight.shape()), both.slice(all, all + filters)};
+  }
+
   /// A convolution of (factor scale + own) x + shift: what is known of that is the weights' and the bias's, computed in
   /// double precision and rounded once, and the factors are what it multiplies by as it reads. Padding is of zeros, to
   /// which nothing is added.
@@ -87,24 +126,8 @@ class FactorsInFront : Dataflow {
     const auto a = affine_of(*before);
     const bool shifts = a && !is_all(a->shift, 0), known = a && a->factor == none;
     if (!a || (shifts && g.padding_height + g.padding_width > 0)) return;
-    Tensor weight = conv->weight.clone(),
-           bias = conv->bias.defined() ? conv->bias.clone() : Tensor::zeros({g.out_channels});
-    const std::span<float> weights = weight.values<float>(), biases = bias.values<float>();
-    const auto filter = weights.size() / biases.size(), taps = filter / static_cast<std::size_t>(g.group_in_channels());
-    for (std::size_t o = 0; o < biases.size(); ++o) {
-      const auto first =
-          o / static_cast<std::size_t>(g.group_out_channels()) * static_cast<std::size_t>(g.group_in_channels());
-      auto sum = static_cast<double>(biases[o]);
-      for (std::size_t k = 0; k < filter; ++k) {
-        float& at = weights[o * filter + k];
-        const std::size_t c = first + k / taps;
-        sum += static_cast<double>(at) * a->shift[c];
-        if (known) at = static_cast<float>(static_cast<double>(at) * (a->scale[c] + a->own[c]));
-        if (!std::isfinite(at)) return;
-      }
-      biases[o] = static_cast<float>(sum);
-      if (!std::isfinite(biases[o])) return;
-    }
+    auto [weight, bias] = multiplied(*conv, *a);
+    if (!weight.defined()) return;
     if (!conv->bias.defined() && !shifts) bias = {};
     Operation longer = op;
     longer.module = dynamic_cast<const Conv2d&>(*op.module).with_factors(weight, bias, !known);

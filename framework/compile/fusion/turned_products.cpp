@@ -3,14 +3,19 @@
 // Attention whose channels come first, as YOLO's and SHViT's: v' p', p the softmax of a product, is (p v)'. What finds
 // attention knows the one way; v and the result are then moved, which mostly is to read and write images channels last.
 // What a move of its own turns for any other product is turned as that reads it.
+//
+// Layers over tokens, as an MLP-Mixer's: to turn rows, multiply each by known weights and turn them back is to multiply
+// the images that the rows are, channels first, by the same weights.
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
 #include "lamina/kernel/rules/move/compose.h"
+#include "lamina/layers/absorption.h"
 #include "lamina/layers/fixed.h"
 #include "lamina/layers/views.h"
 
@@ -26,6 +31,13 @@ bool swaps_last_two(const Dataflow& flow, const Program::Operation& op) {
   const View from = {.shape = flow.shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(flow.shape(op.output))};
   const auto back = with_last_two_swapped(*move, flow.shape(op.output));
   return back && from.shape == to.shape && is_still(*back, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}});
+}
+
+/// The move that writes a tensor of that shape, of one with the last two dimensions swapped.
+MoveProblem swap_of(const Shape& to) {
+  const std::int64_t rows = to[-2], columns = to[-1];
+  return {
+      .axes = {{to.numel() / std::max<std::int64_t>(rows * columns, 1), rows * columns}, {rows, 1}, {columns, rows}}};
 }
 
 class TurnedProducts : Dataflow {
@@ -66,12 +78,6 @@ class TurnedProducts : Dataflow {
 
   bool is_floats(int value) const { return program_.value(value).format.dtype == DType::f32 && !is_coded(value); }
 
-  /// The move that writes a tensor of that shape, of one with the last two dimensions swapped.
-  static MoveProblem swap_of(const Shape& to) {
-    const std::int64_t rows = to[-2], columns = to[-1];
-    return {
-        .axes = {{to.numel() / std::max<std::int64_t>(rows * columns, 1), rows * columns}, {rows, 1}, {columns, rows}}};
-  }
   Operation swapped(const std::string& name, int value) {
     const Shape to = with_last_two_swapped(shape(value));
     return move_from(name, value, swap_of(to), to);
@@ -121,7 +127,97 @@ class TurnedOperands : Dataflow {
   }
 };
 
+class TokenLayers : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void turn() {
+    for (Operation& op : program_.operations) turn(op);
+    finish();
+  }
+
+ private:
+  void turn(Operation& op) {
+    const auto linear = solves<LinearProblem>(&op);
+    if (!linear || op.inputs.size() != 1 || linear->eight.defined() || is_coded(op.output)) return;
+    const Operation* const before = is_coded(op.inputs[0]) ? nullptr : computes(op.inputs[0]);
+    if (before == nullptr || !swaps_last_two(*this, *before) || extent(op.inputs[0], -1) != linear->in) return;
+    const Shape rows = with_last_two_swapped(shape(op.output));  // [..., tokens, channels]
+    if (rows.numel() > std::numeric_limits<int>::max()) return;
+    const auto channels = static_cast<int>(rows[-1]);
+    const std::int64_t images = rows.numel() / std::max<std::int64_t>(rows[-1] * rows[-2], 1);
+    const Shape from = {images, linear->in, 1, channels}, to = {images, linear->out, 1, channels};
+    const ConvProblem conv = {.geometry = {.batch = images,
+                                           .in_channels = linear->in,
+                                           .in_height = 1,
+                                           .in_width = channels,
+                                           .out_channels = linear->out,
+                                           .out_height = 1,
+                                           .out_width = channels,
+                                           .kernel_height = 1,
+                                           .kernel_width = 1},
+                              .weight = linear->weight.view({linear->out, linear->in, 1, 1}),
+                              .bias = linear->bias,
+                              .epilogue = linear->epilogue};
+    const int image = new_value(program_.value(before->inputs[0]).name, from);
+    Operation product = op;
+    take_names(product, *before);
+    product.inputs = {image}, product.output = new_value(op.name, to);
+    if (!become(product, conv)) return;
+    Operation& last = with_functions(op, product, conv);
+    const std::vector<int> all(readers(last.output).begin(), readers(last.output).end());
+    const auto turns_back = [&](int reader) { return reader != none && swaps_last_two(*this, operation(reader)); };
+    if (only_for(op.inputs[0]) == nullptr && !std::ranges::all_of(all, turns_back)) return;  // one more turn
+    insert(op, under(before->inputs[0], image));
+    const int rows_of = insert(op, std::move(product)), found = insert(op, under(rows_of, new_value(op.name, rows)));
+    // A move back is not needed; others that read the result get it turned.
+    const Shape turned = shape(last.output);
+    last.name += " (turned)", last.fused.clear();
+    replace(last, std::make_shared<Fixed<MoveProblem>>(swap_of(turned), turned, DType::f32), {found}, turned);
+    for (const int reader : all) {
+      if (!turns_back(reader)) continue;
+      Operation& back = operation(reader);
+      replace(back, std::make_shared<Reshape>(shape(back.output)), {found}, shape(back.output));
+    }
+  }
+
+  /// Lets an operation be that convolution; false if no kernel runs it.
+  bool become(Operation& op, const ConvProblem& conv) {
+    Operation other = op;
+    other.module = std::make_shared<Fixed<ConvProblem>>(conv, shape(op.output), DType::f32), other.answers = {};
+    if (!runs(other)) return false;
+    op = std::move(other);
+    return true;
+  }
+
+  /// The last of the functions of single elements that follow `op` alone, which `product` takes in: what layers over
+  /// rows of odd lengths run on ends in none, so they have not been folded.
+  Operation& with_functions(Operation& op, Operation& product, ConvProblem conv) {
+    Operation* last = &op;
+    for (int next = only_reader(op.output); next != none; next = only_reader(last->output)) {
+      Operation& function = operation(next);
+      if (function.view || function.inputs.size() != 1 || is_coded(function.output)) break;
+      const Module::Operand own;
+      if (!append(conv.epilogue.chain, *function.module, {&own, 1}) || !become(product, conv)) break;
+      take_names(product, function);
+      last = &function;
+    }
+    return *last;
+  }
+
+  /// A value under the shape that another has.
+  Operation under(int value, int as) {
+    Operation view = operation_of(program_.value(as).name, std::make_shared<Reshape>(shape(as)), {value}, shape(as));
+    view.output = as, view.view = true;
+    return view;
+  }
+};
+
 }  // namespace
+
+void turn_token_layers(Program& program, const CompileOptions& options) {
+  if (options.device.is_cuda() && size_of(storage_type(options.precision)) == 2) TokenLayers(program, options).turn();
+}
 
 void take_turns(Program& program, const CompileOptions& options) { TurnedOperands(program, options).take(); }
 

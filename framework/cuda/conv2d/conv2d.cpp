@@ -39,6 +39,7 @@ constexpr Kernel<ConvProblem> table[] = {
      slices | of_element | reads::pool},
     {"depthwise", depthwise::takes, depthwise::prepare, nullptr, slices | of_element},
     {"mma", mma::resident::takes, mma::resident::prepare, preference::mma, slices | of_element},
+    {"planes", mma::planes::takes, mma::planes::prepare, preference::planes, reads::chain | reads::operands},
     {"implicit_gemm", mma::gathered::takes, mma::gathered::prepare, preference::implicit_gemm, slices | of_element},
     {"tiled", ladder::takes, ladder::prepare_tiled},
     {"im2col", ladder::im2col_takes, ladder::prepare_im2col},

@@ -81,6 +81,10 @@ bool int8_mma(const ConvProblem& problem, const Preparation& p) {
   return g.groups > 1 && (g.group_out_channels() < wide || p.input().quantization.zero_point != 0);
 }
 
+/// Images of one row of pixels are mostly tokens, which norms and sums around them read as they are; others are better
+/// off channels last.
+bool planes(const ConvProblem& problem, const Preparation&) { return problem.geometry.in_height == 1; }
+
 /// On Hopper it is for what the faster kernels leave, and what those fuse is not to end here; patches in 16 bits are
 /// for channels_last, the conversion of the picture included.
 bool implicit_gemm(const ConvProblem& problem, const Preparation& p) {

@@ -14,6 +14,7 @@ bool stem(const ConvProblem& problem, const Preparation& preparation);
 bool narrow(const ConvProblem& problem, const Preparation& preparation);
 bool mma(const ConvProblem& problem, const Preparation& preparation);
 bool int8_mma(const ConvProblem& problem, const Preparation& preparation);
+bool planes(const ConvProblem& problem, const Preparation& preparation);
 bool implicit_gemm(const ConvProblem& problem, const Preparation& preparation);
 
 /// What a layer of channels_last is expected to take with its pooling in the same launch, and without, in clock cycles.

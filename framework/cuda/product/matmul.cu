@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(threads, 2)
   __shared__ alignas(16) float b_shared[depth][SlabB::pitch];
   let_successor_start();
   wait_for_predecessor();
-  const std::int64_t across = (e.n + BN - 1) / BN;
-  const std::int64_t row = blockIdx.x / across * BM, column = blockIdx.x % across * BN;
+  const std::int64_t across = (e.n + BN - 1) / BN, tile_row = divided(blockIdx.x, across);
+  const std::int64_t row = tile_row * BM, column = (blockIdx.x - tile_row * across) * BN;
   const int thread_row = static_cast<int>(threadIdx.x) / (BN / TN) * TM;
   const int thread_column = static_cast<int>(threadIdx.x) % (BN / TN) * TN;
   for (std::int64_t batch = blockIdx.y; batch < e.batches; batch += gridDim.y) {

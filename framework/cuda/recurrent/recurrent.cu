@@ -13,64 +13,18 @@
 
 #include "lamina/base/math.h"
 #include "lamina/cuda/elements.cuh"
-#include "lamina/cuda/pointwise_functions.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
-#include "lamina/cuda/runtime/launched.h"
+#include "lamina/cuda/recurrent/recurrent.cuh"
 #include "lamina/cuda/runtime/overlap.cuh"
-#include "lamina/kernel/kernel.h"
-#include "lamina/kernel/rules/recurrent.h"
 
 namespace lamina {
-namespace cuda {
+namespace cuda::recurrent {
 namespace {
 
 using namespace tables;
 
 constexpr int lanes = 32, warps = 8, threads = lanes * warps, most_gates = 4, most_rows = 4;
 constexpr std::int64_t most_hidden = 2048;  // of which four rows are 32 KB
-
-struct CellFunction {
-  Pointwise function = Pointwise::tanh;
-  float a = 0, b = 0;
-
-  __device__ float operator()(float v) const {
-    switch (function) {
-      case Pointwise::sigmoid: return sigmoid_of(v);
-      case Pointwise::tanh: return tanhf(v);
-      case Pointwise::relu: return activate(v, true);
-      default: return clipped(a * v + b, 0.0f, 1.0f);
-    }
-  }
-};
-
-struct RecurrentArgs {
-  const void *x = nullptr, *h = nullptr, *c = nullptr;  // [T, N, D, G, H]; [N, D, H], or null
-  const std::int32_t* lengths = nullptr;
-  void* y = nullptr;                                                    // [T + 1 or 2, N, D, H]
-  float* state = nullptr;                                               // [D, N, 4, H]: h by turns, c or z, r h
-  const void* weights = nullptr;                                        // by blocks of 32 units
-  const float *bias = nullptr, *peepholes = nullptr, *scale = nullptr;  // [D, H]; [D, 3, H]; [D, G, H]; or null
-  Fault* fault = nullptr;
-  CellFunction functions[2][3] = {};
-  RecurrentProblem::Phase phase[2] = {};
-  int steps = 0, images = 0, directions = 0, hidden = 0, gates = 0, phases = 0;
-  float clip = 0;
-  Cell cell = Cell::lstm;
-  bool reverse = false, reset_after = false, input_forget = false;
-
-  __device__ std::int64_t place(std::int64_t row, int image, int direction) const {
-    return ((row * images + image) * directions + direction) * hidden;
-  }
-  __device__ float* state_of(int image, int direction, int which) const {
-    return state + ((static_cast<std::int64_t>(direction) * images + image) * 4 + which) * hidden;
-  }
-  __device__ int length(int image) const {
-    const int length = lengths == nullptr ? steps : lengths[image];
-    if (length >= 0 && length <= steps) return length;
-    if (fault != nullptr) *fault = {Fault::outside, length, steps + 1};
-    return length < 0 ? 0 : steps;
-  }
-};
 
 /// A row in codes of its own range, as DynamicQuantizeLinear makes them, less their zero point, by a warp. Returns
 /// their scale.
@@ -107,32 +61,31 @@ __device__ void finish(const RecurrentArgs& a, int step, int phase, int image, i
     if (step > 0) return a.state_of(image, d, which)[unit];
     return given == nullptr ? 0.0f : to_f32(static_cast<const T*>(given)[a.place(0, image, d) + unit]);
   };
-  const auto gate = [&](int function, float v) { return a.functions[d][function](clipped(v, -a.clip, a.clip)); };
   float* const kept = a.state_of(image, d, 2) + unit;
+  const float old = a.cell == Cell::gru ? before(a.h, step % 2) : 0;
   float h = 0;
-  if (a.cell == Cell::rnn) {
-    h = gate(0, x(0) + sum[0]);
-  } else if (a.cell == Cell::lstm) {
-    const auto with_c = [&](int which, int peephole, float c) {
-      const float* const p = a.peepholes == nullptr ? nullptr : a.peepholes + (d * 3 + peephole) * a.hidden;
-      return gate(0, x(which) + sum[which] + (p == nullptr ? 0 : p[unit] * c));
+  if (a.phases == 2) {
+    const auto gate = [&](int which, int function, float added) {
+      float v[1] = {clipped(x(which) + added, -a.clip, a.clip)};
+      a.functions[d][function].apply<false>(v);
+      return v[0];
     };
-    const float c = before(a.c, 2), i = with_c(0, 0, c), f = a.input_forget ? 1 - i : with_c(2, 2, c);
-    const float next = *kept = f * c + i * gate(1, x(3) + sum[3]);
-    h = with_c(1, 1, next) * a.functions[d][2](next);
-    if (step == length - 1) put(last, next);
-  } else {
-    const float old = before(a.h, step % 2), z = phase == 1 ? *kept : gate(0, x(0) + sum[0]);
-    float of_h = sum[0];
     if (phase == 0) {
-      const float r = gate(0, x(1) + sum[1]);
-      *kept = z;
-      a.state_of(image, d, 3)[unit] = r * old;
-      if (a.phases == 2) return;
-      of_h = r * (sum[2] + a.bias[d * a.hidden + unit]);
+      *kept = gate(0, 0, sum[0]);
+      a.state_of(image, d, 3)[unit] = gate(1, 0, sum[1]) * old;
+      return;
     }
-    const float candidate = gate(1, x(2) + of_h);
-    h = candidate + z * (old - candidate);
+    const float candidate = gate(2, 1, sum[0]);
+    h = candidate + *kept * (old - candidate);
+  } else {
+    const int units[1] = {unit};
+    const float sums[most_gates][1] = {{sum[0]}, {sum[1]}, {sum[2]}, {sum[3]}};
+    float next[1] = {old}, c[1] = {a.cell == Cell::lstm ? before(a.c, 2) : 0};
+    cells_of<false>(
+        a, d, units, sums, [&](int gate, int) { return x(gate); }, next, c);
+    h = next[0];
+    if (a.cell == Cell::lstm) *kept = c[0];
+    if (a.cell == Cell::lstm && step == length - 1) put(last, c[0]);
   }
   a.state_of(image, d, 1 - step % 2)[unit] = h;
   put(now, h);
@@ -218,28 +171,9 @@ std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Prepara
   const Shape& in = p.input().shape;
   const DType type = p.input().format.dtype;
   Constants constants(index(p));
-  RecurrentArgs args = {.weights = constants.add(lamina::detail::weights_by_blocks(problem, lanes, type)),
-                        .phase = {problem.phase(0), problem.phase(1)},
-                        .steps = static_cast<int>(in[0]),
-                        .images = static_cast<int>(in[1]),
-                        .directions = problem.directions,
-                        .hidden = static_cast<int>(problem.hidden),
-                        .gates = problem.gates(),
-                        .phases = problem.phases(),
-                        .clip = problem.clip,
-                        .cell = problem.cell,
-                        .reverse = problem.reverse,
-                        .reset_after = problem.reset_after,
-                        .input_forget = problem.input_forget};
-  if (problem.scale.defined()) args.scale = static_cast<const float*>(constants.add(problem.scale));
-  if (problem.bias.defined()) args.bias = static_cast<const float*>(constants.add(problem.bias));
-  if (problem.peepholes.defined()) args.peepholes = static_cast<const float*>(constants.add(problem.peepholes));
-  const std::size_t each = problem.functions.size() / static_cast<std::size_t>(problem.directions);
-  for (std::size_t i = 0; i < problem.functions.size(); ++i) {
-    const PointwiseStep& f = problem.functions[i];
-    args.functions[i / each][i % each] = {f.function, static_cast<float>(f.a), static_cast<float>(f.b)};
-  }
-  const bool clusters = p.device.architecture >= 90, initial = problem.initial, lengths = problem.lengths;
+  RecurrentArgs args = arguments_of(problem, p, constants);
+  args.weights = constants.add(lamina::detail::weights_by_blocks(problem, lanes, type));
+  const bool clusters = p.device.architecture >= 90;
   const int rows = args.images == 1 ? 1 : most_rows, groups = lamina::detail::ceil_div(args.hidden, lanes);
   const int blocks = clusters ? std::min(groups, DeviceDescription::max_cluster) : groups;
   const Launch how = {
@@ -252,12 +186,7 @@ std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Prepara
       index(p), clusters ? "all steps, a cluster for each direction of some images" : "a launch for each step",
       {.workspace = static_cast<std::size_t>(in[1] * args.directions * 4 * problem.hidden) * sizeof(float)},
       [=, constants = std::move(constants)](Inputs inputs, Outputs outputs, const Execution& execution) {
-        RecurrentArgs a = args;
-        a.x = inputs[0].raw(), a.y = outputs[0].raw();
-        if (initial) a.h = inputs[1].raw();
-        if (initial && a.cell == Cell::lstm) a.c = inputs[2].raw();
-        if (lengths) a.lengths = elements<std::int32_t>(inputs.back());
-        a.state = static_cast<float*>(execution.workspace), a.fault = execution.fault;
+        const RecurrentArgs a = in_run(args, inputs, outputs, execution);
         const auto stream = static_cast<cudaStream_t>(execution.stream);
         if (a.steps == 0) return check(cudaMemsetAsync(a.y, 0, outputs[0].bytes(), stream));
         with_element_type(type, [&]<class T>(T*) {
@@ -268,14 +197,14 @@ std::unique_ptr<Operator> prepare(const RecurrentProblem& problem, const Prepara
       });
 }
 
-constexpr Kernel<RecurrentProblem> table[] = {{"steps", takes, prepare}};
+constexpr Kernel<RecurrentProblem> table[] = {{"mma", takes_mma, prepare_mma}, {"steps", takes, prepare}};
 
 }  // namespace
-}  // namespace cuda
+}  // namespace cuda::recurrent
 
 template <>
 std::span<const Kernel<RecurrentProblem>> Kernels<RecurrentProblem>::cuda() {
-  return cuda::table;
+  return cuda::recurrent::table;
 }
 
 }  // namespace lamina

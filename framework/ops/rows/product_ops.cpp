@@ -11,7 +11,7 @@
 #include "lamina/ops/rows/quantized.h"
 #include "lamina/ops/table.h"
 #include "lamina/tensor/constants.h"
-#include "lamina/tensor/transposed.h"
+#include "lamina/tensor/matrices.h"
 
 namespace lamina::detail {
 namespace {
@@ -20,10 +20,10 @@ namespace {
 Tensor scaled(const Tensor& matrix, bool turned, double factor) {
   if (factor == 1) {
     return !turned ? matrix
-                   : packed(Packing("turned"), {matrix}, {matrix.shape()[1], matrix.shape()[0]}, DType::f32,
-                            [&](Tensor& to) { to = transposed<float>(matrix); });
+                   : derived(Packing("turned"), {matrix}, {matrix.shape()[1], matrix.shape()[0]}, DType::f32,
+                             [&](Tensor& to) { to = transposed(matrix); });
   }
-  Tensor result = turned ? transposed<float>(matrix) : matrix.clone();
+  Tensor result = turned ? transposed(matrix) : matrix.clone();
   for (float& value : result.values<float>()) value = static_cast<float>(factor * static_cast<double>(value));
   return result;
 }

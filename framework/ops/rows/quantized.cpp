@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lamina/ops/parts.h"
-#include "lamina/tensor/transposed.h"
+#include "lamina/tensor/matrices.h"
 
 namespace lamina::detail {
 namespace {
@@ -23,7 +23,7 @@ Tensor for_each(const Expansion& e, const Tensor& some, std::int64_t count) {
 
 EightBitWeights in_i8(const Expansion& e, const Tensor& given, const Tensor& scale, const Tensor& zero_point,
                       bool turned) {
-  const Tensor values = turned ? transposed<std::byte>(given) : given;
+  const Tensor values = turned ? transposed(given) : given;
   const std::int64_t out = values.shape()[0];
   EightBitWeights result = {.weight = values, .scale = for_each<float>(e, scale, out)};
   Tensor zeros = for_each<std::int32_t>(e, zero_point, out);

@@ -80,16 +80,16 @@ class InferenceSession:
     """A model that is compiled as its inputs come, with the methods of ONNX Runtime's InferenceSession.
 
     path_or_bytes: of an .onnx file or of one of Lamina's. providers: the first one that is here is used.
-    disabled_optimizers and enable_fallback change nothing. convert=True: arrays of other types than the model's are converted; otherwise they are refused. plans: so many
-    combinations of input shapes are kept compiled; of more the one that was not used for longest goes. The other keywords
-    are those of `compile`: precision="fp16". Threads may share a session: those that run at the same time have a plan each.
+    disabled_optimizers and enable_fallback change nothing. convert=True: arrays of other types than the model's are converted;
+    otherwise they are refused. plans: so many combinations of input shapes are kept compiled, if not said four and those that have
+    room (512 MiB). The other keywords are those of `compile`: precision="fp16". Threads may share a session, with a plan each.
     """
 
     @with_options
     def __init__(self, path_or_bytes: Path | bytes, sess_options: SessionOptions | None = None,
                  providers: str | Sequence[Provider] | None = None,
                  provider_options: Sequence[Mapping[str, Any]] | None = None, disabled_optimizers: Sequence[str] | None = None, *,
-                 convert: bool = False, plans: int = 8, enable_fallback: bool = True, **options: Unpack[CompileOptions]) -> None:
+                 convert: bool = False, plans: int | None = None, enable_fallback: bool = True, **options: Unpack[CompileOptions]) -> None:
         expect(SessionOptions, sess_options, "sess_options")
         self._sess_options = self._settings = sess_options or SessionOptions()
         self._enable_fallback = enable_fallback

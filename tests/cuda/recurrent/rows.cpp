@@ -18,6 +18,9 @@ std::vector<Example<RecurrentProblem>> recurrent() {
     example(false, {.directions = 2, .hidden = 64}, 4, {});
     example(true, {.hidden = 37, .reverse = true, .initial = true}, 1, {});
     example(true, {.directions = 2, .hidden = 300, .initial = true}, 5, {3, 0, 1, 2, 3});
+    example(true, {.directions = 2, .hidden = 36, .reset_after = true, .initial = true}, 13,
+            {3, 0, 1, 2, 3, 3, 3, 1, 2, 0, 3, 3, 1});
+    example(false, {.directions = 2, .hidden = 96, .reset_after = true}, 16, {});
     if (cell == Cell::gru) example(true, {.directions = 2, .hidden = 37, .reset_after = true}, 3, {});
   }
   return examples;

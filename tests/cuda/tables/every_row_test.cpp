@@ -30,7 +30,7 @@ struct Cell {
   int least() const {
     const auto is = [&](std::string_view name) { return row.kernel == name; };
     if (is("first_layer") || is("channels_last") || is("stream") || is("int8_wgmma")) return 90;  // wgmma
-    if (is("narrow") || is("stem") || is("mma") || is("few") || is("split") || is("implicit_gemm"))
+    if (is("narrow") || is("stem") || is("mma") || is("few") || is("split") || is("planes") || is("implicit_gemm"))
       return 80;  // mma.sync, cp.async
     if (is("int8_depthwise") || is("int8_stem") || is("int8_mma")) return 80;
     return is("online") ? 80 : 0;  // shared memory for its tiles

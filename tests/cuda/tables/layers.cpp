@@ -32,6 +32,8 @@ const std::vector<Layer> convolutions = {
     {conv("72x5x7 -> 40"), true},
     {conv("n2 4x16x16 -> 8")},
     {conv("3x9x7 -> 5"), true},
+    {conv("n2 64x1x72 -> 128")},
+    {conv("n3 49x1x136 -> 77"), true},
 };
 
 /// Of one pixel: rows, in, out.

@@ -5,7 +5,8 @@
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/problems.h"
 
-/// Conv2d on mma.sync, compute capability 8.0 and up, in two forms that differ in how the pixels come to shared memory.
+/// Conv2d on mma.sync, compute capability 8.0 and up, in three forms that differ in how the pixels come to shared
+/// memory.
 namespace lamina::cuda::mma {
 
 /// Once, with their halo: a tap is an offset there. Between channels-last activations of the precision's storage type,
@@ -31,5 +32,14 @@ bool takes(const ConvProblem& problem, const Preparation& preparation);
 std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
 
 }  // namespace gathered
+
+/// Of images that stay channels first, of one pixel: 16 bits, pixels by eights.
+namespace planes {
+
+bool takes(const ConvProblem& problem, const Preparation& preparation);
+/// Throws Error if memory runs out.
+std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation& preparation);
+
+}  // namespace planes
 
 }  // namespace lamina::cuda::mma
