@@ -103,7 +103,8 @@ std::string nearest_text(std::string_view name, std::span<const std::string> can
   // Of another name most letters are others, and what is nearest by them means nothing.
   const auto alike = [&](const std::string& other) {
     const std::size_t apart = distance(name, other);
-    return apart <= 2 || 2 * apart <= std::max(name.size(), other.size()) || other.find(name) != other.npos;
+    const bool begins = name.size() > 2 && other.starts_with(name.substr(0, 3));
+    return apart <= 2 || 2 * apart <= std::max(name.size(), other.size()) || begins || other.find(name) != other.npos;
   };
   std::string text;
   for (const std::string& candidate : nearest_names(name, candidates)) {

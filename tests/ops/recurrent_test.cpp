@@ -166,16 +166,15 @@ TEST(RecurrentOps, RefusesInWordsOfTheOp) {
     attributes.emplace_back(attribute, std::move(value));
     return refusal(Op(node.op, attributes), node.operands, {0});
   };
-  const auto none = with(lstm, "activations", std::string("Affine,Tanh,Tanh"));
-  EXPECT_EQ(none, "LSTM: there is no activation of cells \"Affine\"; nearest: \"Tanh\", \"Relu\", \"Sigmoid\"");
+  const auto none = with(lstm, "activations", std::string("Relo,Tanh,Tanh"));
+  EXPECT_EQ(none, "LSTM: there is no activation of cells \"Relo\"; nearest: \"Relu\"");
   EXPECT_EQ(with(lstm, "activations", std::string("Tanh")), "LSTM: expected 3 activations, got Tanh");
   EXPECT_EQ(with(lstm, "direction", std::string("sideways")),
-            "LSTM: there is no direction \"sideways\"; nearest: \"forward\", \"reverse\", \"bidirectional\"");
+            "LSTM: there is no direction \"sideways\"; there are \"forward\", \"reverse\", \"bidirectional\"");
   EXPECT_EQ(with(lstm, "clip", -1.0), "LSTM: expected a clip above 0, got -1");
   EXPECT_EQ(with(lstm, "output", number(3)), "LSTM: there is no output 3");
   EXPECT_EQ(with(gru, "output", number(2)), "GRU: there is no output 2");
-  EXPECT_EQ(with(gru, "input_forget", number(1)),
-            "unknown attribute \"input_forget\"; nearest: \"output\", \"direction\", \"layout\"");
+  EXPECT_EQ(with(gru, "layouts", number(1)), "unknown attribute \"layouts\"; nearest: \"layout\"");
   EXPECT_EQ(with(gru, "hidden_size", number(7)),
             "GRU: expected [directions, gates * units, units] as operand 3, got [2, 15, 5]");
   const auto without = [](const Node& node, std::size_t i, const Tensor& operand) {

@@ -103,7 +103,7 @@ TEST(ResizeOps, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal(Op("Resize"), {x, {}, scales({1, 1, 1e30F, 1})}), "Resize: cannot make an extent of 4e+30");
   EXPECT_EQ(refusal(Op("Resize"), {x, {}, scales({1, 1, -1, 1})}), "Resize: cannot have a scale of -1");
   EXPECT_EQ(refusal(Op("Resize", {{"mode", std::string("area")}}), {x, {}, scales({1, 1, 1, 1})}),
-            "Resize: there is no mode \"area\"; nearest: \"nearest\", \"linear\", \"cubic\"");
+            "Resize: there is no mode \"area\"; there are \"nearest\", \"linear\", \"cubic\"");
   EXPECT_EQ(refusal(Op("Resize", {{"axes", Numbers{2, 2}}}), {x, {}, scales({1, 1})}),
             "Resize: axis 2 is listed twice");
 }

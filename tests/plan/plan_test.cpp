@@ -138,7 +138,7 @@ TEST(Plan, RunsByName) {
   const Tensor input = random_tensor({1, 3, 16, 16}, 5);
   plan.run({{"input", input}});
   expect_close(plan.output("side"), run_plainly(branching_network(), {input})[1]);
-  expect_error([&] { plan.run({{"image", input}}); }, {"no input \"image\"; nearest: \""});
+  expect_error([&] { plan.run({{"image", input}}); }, {"no input \"image\"; there is \"input\""});
   expect_error([&] { plan.run({{"input", input}, {"input", input}}); }, {"twice"});
   expect_error([&] { plan.run(std::initializer_list<Plan::NamedTensor>{}); },
                {"input \"input\" is missing; expected all of 1"});
@@ -162,7 +162,7 @@ TEST(Plan, KeepsActivationsOnRequest) {
     const Graph part = graph.until(name);
     expect_close(plan.activation(name), run_plainly(part, {input})[0]);
   }
-  expect_error([&] { (void)plan.activation("nope"); }, {"no node \"nope\"; nearest: \""});
+  expect_error([&] { (void)plan.activation("nope"); }, {"no node \"nope\"; there are \"input\", \"conv1\""});
   Plan plain = graph.compile();
   expect_error([&] { (void)plain.activation("conv1"); }, {"keep_all"});
 }
