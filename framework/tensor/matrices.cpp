@@ -14,19 +14,23 @@
 namespace lamina::detail {
 namespace {
 
+constexpr std::size_t piece = std::size_t{1} << 18;  // elements that are worth a thread
+
 template <class T>
 void transpose(const void* matrix, void* result, std::size_t rows, std::size_t columns) {
   constexpr std::size_t together = 16;  // rows whose lines are in the cache at once
   const auto* const from = static_cast<const T*>(matrix);
   auto* const to = static_cast<T*>(result);
-  in_parallel(columns, 256, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t first = 0; first < rows; first += together) {
-      const std::size_t last = std::min(first + together, rows);
-      for (std::size_t column = begin; column < end; ++column) {
-        for (std::size_t row = first; row < last; ++row) to[column * rows + row] = from[row * columns + column];
-      }
-    }
-  });
+  in_parallel(columns, std::max<std::size_t>(piece / std::max<std::size_t>(rows, 1), 1),
+              [&](std::size_t begin, std::size_t end) {
+                for (std::size_t first = 0; first < rows; first += together) {
+                  const std::size_t last = std::min(first + together, rows);
+                  for (std::size_t column = begin; column < end; ++column) {
+                    for (std::size_t row = first; row < last; ++row)
+                      to[column * rows + row] = from[row * columns + column];
+                  }
+                }
+              });
 }
 
 /// Whether all are finite. Without a branch among the products, so that the compiler can take several at once.
@@ -55,7 +59,6 @@ Tensor transposed(const Tensor& matrix) {
 }
 
 Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
-  constexpr std::size_t piece = std::size_t{1} << 18;  // elements
   const auto elements = static_cast<std::size_t>(weight.numel());
   const std::size_t length = elements / std::max<std::size_t>(scale.size(), 1);
   if (length == 0) return weight.clone();

@@ -87,8 +87,9 @@ expect 0 '^2 photographs classified' classify folder --model "$digits" --memory 
 cp folder/large.ppm folder/another.ppm  # one after the other, then
 expect 0 '^3 photographs classified' classify folder --model "$digits" --memory 110M
 rm folder/another.ppm
-# The same where the system refuses: the file and the pixels do not fit the address space together.
-(ulimit -v 200000; exec "$lamina" classify folder --model "$digits" --csv --threads 1) >out.txt 2>err.txt
+# The same where the system refuses: the file and the pixels do not fit the address space together. One arena: each thread's
+# own would reserve 64 MB of it, and who came last would have none left to begin with.
+(ulimit -v 220000; MALLOC_ARENA_MAX=1 exec "$lamina" classify folder --model "$digits" --csv --threads 1) >out.txt 2>err.txt
 check "short of memory: exit code 1" test $? -eq 1
 check "short of memory, the others are done: $(cat err.txt)" grep -q 'folder/1.png' out.txt
 check "short of memory, the picture is named: $(cat err.txt)" grep -q 'large.ppm: out of memory' err.txt
