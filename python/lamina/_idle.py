@@ -20,8 +20,8 @@ ROOM = 512 << 20  # bytes: an OCR's recogniser has a plan of 1 to 8 MB for each 
 
 def memory_of(one: Any) -> float:
     """The bytes that nothing else shares, where it says how many."""
-    memory = getattr(one, "memory", None)
-    return memory.activations + memory.workspace if hasattr(memory, "workspace") else ROOM
+    memory: Any = getattr(one, "memory", None)
+    return float(memory.activations + memory.workspace) if hasattr(memory, "workspace") else ROOM
 
 
 class Idle(Generic[Compiled]):
