@@ -55,7 +55,7 @@ class Compiler {
     constexpr std::size_t room = std::size_t{64} << 20;
     const auto is_open = [&](int input) {
       const auto& shape = compilation_.graph.nodes()[static_cast<std::size_t>(input)].shape;
-      return shape && std::ranges::any_of(shape->extents(), [](std::int64_t e) { return e == open || e == any_rank; });
+      return shape && !shape->with_batch(1).is_known();
     };
     if (std::ranges::any_of(compilation_.graph.inputs(), is_open)) compilation_.constants.keep_derived(room);
   }

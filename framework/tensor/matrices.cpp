@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "lamina/base/in_parallel.h"
-#include "lamina/tensor/constants.h"
 #include "lamina/tensor/visit.h"
 
 namespace lamina::detail {
@@ -58,11 +57,19 @@ Tensor transposed(const Tensor& matrix) {
   return result;
 }
 
+Tensor derived_finite(const Packing& packing, std::initializer_list<Tensor> sources, Shape shape,
+                      const std::function<bool(Tensor& to)>& pack) {
+  const Tensor result = derived(packing, sources, shape, DType::f32, [&](Tensor& to) {
+    // Whoever finds the block, and does not make it, is told so too.
+    if (!pack(to)) to.values<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  });
+  return std::isfinite(result.values<float>()[0]) ? result : Tensor();
+}
+
 Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
-  const auto elements = static_cast<std::size_t>(weight.numel());
-  const std::size_t length = elements / std::max<std::size_t>(scale.size(), 1);
+  const std::size_t length = static_cast<std::size_t>(weight.numel()) / std::max<std::size_t>(scale.size(), 1);
   if (length == 0) return weight.clone();
-  const auto multiply_all = [&](Tensor& result) {
+  return derived_finite(Packing("rows times").with(scale), {weight}, weight.shape(), [&](Tensor& result) {
     const float* const from = weight.values<float>().data();
     float* const to = result.values<float>().data();
     std::atomic<bool> finite = true;
@@ -71,10 +78,8 @@ Tensor scaled_rows(const Tensor& weight, std::span<const double> scale) {
         if (!multiply(from + row * length, to + row * length, length, scale[row])) finite = false;
       }
     });
-    if (!finite) to[0] = std::numeric_limits<float>::quiet_NaN();  // found below, by whoever asks for it again, too
-  };
-  Tensor result = derived(Packing("rows times").with(scale), {weight}, weight.shape(), DType::f32, multiply_all);
-  return std::isfinite(result.values<float>()[0]) ? result : Tensor();
+    return finite.load();
+  });
 }
 
 }  // namespace lamina::detail

@@ -51,15 +51,23 @@ class Idle(Generic[Compiled]):
         idle = self.idle.setdefault(kind, [])
         try:
             one = idle.pop()
+            made = False
         except IndexError:
-            one = make()
-            self.bytes[kind] = memory_of(one)
+            made = True
+            try:
+                one = make()
+            except BaseException:
+                if not idle:
+                    self.idle.pop(kind, None)
+                raise
         try:
             yield one
         finally:
             idle.append(one)
             self.idle[kind] = self.idle.pop(kind, idle)
-            if len(self.idle) > self.kinds:
+            if kind not in self.bytes:
+                self.bytes[kind] = memory_of(one)
+            if made:
                 self.drop_old()
 
     def drop_old(self) -> None:

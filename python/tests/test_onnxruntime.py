@@ -94,6 +94,19 @@ def test_keeps_plans_of_many_shapes_while_they_have_room(model, x, monkeypatch):
     assert kept() == 4
 
 
+def test_what_cannot_be_compiled_is_not_kept(model, x):
+    idle = lamina._idle.Idle()
+
+    def fail():
+        raise lamina.Error("no")
+
+    graph = lamina.load(model).graph
+    for batch in range(1, 9):
+        with pytest.raises(lamina.Error), idle.one(graph, {"batch": batch}, fail):
+            pass
+    assert not idle.idle
+
+
 def test_takes_arrays_with_gaps_and_converts_when_told(model, session, x):
     (expected,) = session.run(None, {"input": x})
     wide = np.zeros((2, 3, 32, 64), np.float32)

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <span>
 #include <utility>
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/layers/absorption.h"
 #include "lamina/layers/elementwise.h"
-#include "lamina/tensor/constants.h"
+#include "lamina/tensor/matrices.h"
 
 namespace lamina::detail {
 namespace {
@@ -87,12 +86,12 @@ class FactorsInFront : Dataflow {
     const std::int64_t all = conv.weight.numel(), filters = g.out_channels;
     const auto inputs = static_cast<std::size_t>(g.group_in_channels()),
                outputs = static_cast<std::size_t>(g.group_out_channels());
-    const std::size_t filter = static_cast<std::size_t>(all / filters), taps = filter / inputs;
+    const std::size_t taps = static_cast<std::size_t>(all / filters) / inputs;
     std::vector<double> factors(a.scale.size(), 1.0);
     if (a.factor == none) std::ranges::transform(a.scale, a.own, factors.begin(), std::plus());
     const auto multiply = [&](Tensor& to) {
       const float* from = conv.weight.values<float>().data();
-      float *at = to.values<float>().data(), *const first = at, *bias = at + all;
+      float *at = to.values<float>().data(), *bias = at + all;
       bool finite = true;
       for (std::size_t o = 0; o < static_cast<std::size_t>(filters); ++o) {
         double sum = conv.bias.defined() ? static_cast<double>(conv.bias.values<float>()[o]) : 0;
@@ -106,12 +105,12 @@ class FactorsInFront : Dataflow {
         *bias = static_cast<float>(sum);
         finite &= std::isfinite(*bias++);
       }
-      if (!finite) *first = std::numeric_limits<float>::quiet_NaN();  // found below, by whoever asks for it again, too
+      return finite;
     };
     const Packing how =
         Packing("factors in front", g.groups).with(std::span(std::as_const(factors))).with(std::span(a.shift));
-    const Tensor both = derived(how, {conv.weight, conv.bias}, {all + filters}, DType::f32, multiply);
-    if (!std::isfinite(both.values<float>()[0])) return {};
+    const Tensor both = derived_finite(how, {conv.weight, conv.bias}, {all + filters}, multiply);
+    if (!both.defined()) return {};
     return {both.slice(0, all).view(conv.weight.shape()), both.slice(all, all + filters)};
   }
 
