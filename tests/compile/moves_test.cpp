@@ -235,6 +235,35 @@ TEST(Moves, RowsThatBecomePixelsAreAConvolutions) {
   }
 }
 
+/// PVT's and CMT's hidden images: a depthwise convolution computes them, rows of tokens are made of them, and then
+/// comes the activation. The convolution computes that, unless the move adds elements, of which it may make something
+/// else.
+TEST(Moves, FunctionsBehindThemAreTheConvolutions) {
+  constexpr std::int64_t channels = 6, side = 4;
+  for (const bool padded : {false, true}) {
+    Graph g;
+    Conv2d depthwise({.in = channels, .out = channels, .kernel = 3, .padding = 1, .groups = channels, .bias = false});
+    depthwise.set_weight(random_tensor({channels, 1, 3, 3}, 51));
+    Value x = g.add(next_name(), std::move(depthwise), g.input("x", {batch, channels, side, side}));
+    if (padded) x = op(g, "Pad", {x, integers(g, {0, 0, 0, 0, 0, 0, 1, 1})});
+    const std::int64_t edge = padded ? side + 1 : side;
+    x = transposed(g, reshaped(g, x, {images, channels, edge * edge}), {0, 2, 1});
+    const auto number = [&](float value) { return constant(g, Tensor::from(std::vector{value}, Shape{})); };
+    const Value error = op(g, "Erf", {op(g, "Div", {x, number(1.41421356f)})});
+    const Value product = op(g, "Mul", {x, op(g, "Add", {error, number(1)})});
+    const Value scaled = op(g, "Add", {op(g, "Mul", {product, number(0.5f)}), number(padded ? 0.25f : 0.0f)});
+    g.output(multiplied(g, scaled, channels, 5, 52));
+    CompileOptions options = {.batch = images, .threads = 1};
+    options.description = describe(Device::cpu());
+    bool apart = false;  // a step of functions alone
+    for (const auto& operation : program_before("formats", g, options).operations) {
+      apart |= dynamic_cast<const Elementwise*>(operation.module.get()) != nullptr;
+    }
+    EXPECT_EQ(apart, padded);
+    expect_same(g, {random_tensor({images, channels, side, side}, 53)});
+  }
+}
+
 /// Values without dimensions: they are taken out of others, and no pass asks for a dimension of theirs.
 TEST(Moves, OfOneElement) {
   for (const bool through_rows : {false, true}) {

@@ -23,7 +23,7 @@ class Folder : Dataflow {
       if (read_equal(i) || merge_past(i)) continue;
       const int at = merge(i);
       // x f(x) may have become one function of x, and that a part of what computes x.
-      if (at != none && operation(at).inputs.size() == 1 && !operation(at).view) merge(at);
+      if (at != none && operation(at).inputs.size() == 1 && !operation(at).view && !merge_past(at)) merge(at);
     }
     finish();
   }
@@ -154,8 +154,18 @@ class Folder : Dataflow {
     return {{op.module, numbers}};
   }
 
-  /// What is done to rows under another shape, or to the channels of a concatenation, is done by what computes those,
-  /// if nothing else reads them and all of them take it in.
+  /// Whether it is a move that leaves nothing out and adds nothing: functions of elements may go before it.
+  bool moves_all(const Operation& op) const {
+    const auto move = move_of(&op);
+    const auto is_inside = [](const MoveProblem::Axis& axis) {
+      return std::ranges::all_of(axis.offsets, [](std::int64_t offset) { return offset >= 0; });
+    };
+    return move && shape(op.inputs[0]).numel() <= shape(op.output).numel() &&
+           std::ranges::all_of(move->axes, is_inside);
+  }
+
+  /// What is done to rows under another shape, to the channels of a concatenation, or to elements elsewhere, is done by
+  /// what computes those, if nothing else reads them and all of them take it in.
   bool merge_past(int i) {
     Operation& next = operation(i);
     if (next.view || next.inputs.empty() || shape(next.output).rank() < 2) return false;
@@ -165,7 +175,8 @@ class Folder : Dataflow {
     const Program::Value &from = program_.value(between->output), &to = program_.value(next.output);
     if (from.format.dtype != to.format.dtype || from.quantization != to.quantization) return false;
     const auto concat = solves<ConcatProblem>(between);
-    if (!between->view && (!concat || concat->dim != 1)) return false;
+    const bool moves = moves_all(*between);
+    if (!between->view && !moves && (!concat || concat->dim != 1)) return false;
     const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;
     const std::vector<Done> done = done_by(next, place);
     std::vector<Operation> longer;
@@ -177,7 +188,7 @@ class Folder : Dataflow {
       for (const auto& [module, numbers] : done) {
         std::vector<Module::Operand> operands(numbers.defined() ? 2 : 1);
         if (numbers.defined()) {
-          const bool fits = extent(next.output, axis) == numbers.numel() &&
+          const bool fits = !moves && extent(next.output, axis) == numbers.numel() &&
                             extent_of(numbers.shape(), axis) == numbers.numel() &&
                             (concat || extent(input, -1) == numbers.numel());
           if (!fits) return false;

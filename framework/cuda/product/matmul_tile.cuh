@@ -41,39 +41,52 @@ struct Slab {
   static constexpr int pitch = inner + chunk;
   static constexpr int elements = outer * pitch;
 
-  /// From `from`, at the slab's first line and term, `unit` bytes at a time; so many lines and terms are there.
+  /// What one thread copies to slab after slab, `unit` bytes at a time.
   template <int threads, class T>
-  __device__ static void fill(T* slab, const T* from, int unit, std::int64_t step, std::int64_t lines,
-                              std::int64_t terms) {
-    const std::int64_t rows = across ? terms : lines, columns = across ? lines : terms;
-    const auto by = [&]<int bytes>(std::integral_constant<int, bytes>) {
-      constexpr int elements = bytes / static_cast<int>(sizeof(T)), pieces = inner / elements;
-      static_assert(outer * pieces % threads == 0, "every thread has as many");
-      constexpr int together =
-          bytes == 16 ? outer * pieces / threads : 2;  // all at once took registers that blocks need
-#pragma unroll together
-      for (int i = 0; i < outer * pieces / threads; ++i) {
-        const int place = static_cast<int>(threadIdx.x) + i * threads;
-        const int row = place / pieces, column = place % pieces * elements;
-        const bool there = row < rows && column < columns;
-        const T* const source = there ? from + row * step + column : from;
-        T* const to = slab + row * pitch + column;
-        if constexpr (bytes == 16) {
-          ptx::copy_async_once(ptx::shared_address(to), source, there);
-        } else if constexpr (bytes > 2) {
-          ptx::copy_async<bytes>(ptx::shared_address(to), source, there);
-        } else {
-          *to = there ? *source : T(0.0f);
-        }
-      }
-    };
-    switch (unit) {  // every thread's is the same
-      case 16: return by(std::integral_constant<int, 16>());
-      case 8: return by(std::integral_constant<int, 8>());
-      case 4: return by(std::integral_constant<int, 4>());
-      default: return by(std::integral_constant<int, 2>());
+  struct Source {
+    const T* next;    ///< its first piece of the next slab
+    int row, column;  ///< of that piece in the slab
+    int lines;        ///< that are there
+
+    __device__ Source(const T* from, int unit, std::int64_t step, std::int64_t lines_left)
+        : lines(static_cast<int>(lines_left < Lines ? lines_left : Lines)) {
+      const int elements = unit / static_cast<int>(sizeof(T)), pieces = __ffs(inner) - __ffs(elements);  // log2
+      row = static_cast<int>(threadIdx.x) >> pieces;
+      column = (static_cast<int>(threadIdx.x) & ((1 << pieces) - 1)) * elements;
+      next = from + row * step + column;
     }
-  }
+
+    /// So many terms of the slab are there; rows are `step` elements apart in memory, slabs `advance`.
+    __device__ void fill(T* slab, int unit, std::int64_t step, std::int64_t advance, int terms) {
+      const int rows = (column < (across ? lines : terms) ? (across ? terms : lines) : 0) - row;
+      T* const first = slab + row * pitch + column;
+      const auto by = [&]<int bytes>(std::integral_constant<int, bytes>) {
+        constexpr int hop = threads * bytes / static_cast<int>(sizeof(T)) / inner, pieces = outer / hop;
+        static_assert(pieces * hop == outer, "every thread has as many");
+        constexpr int together = bytes == 16 ? pieces : 2;  // all at once took registers that blocks need
+        const T* from = next;
+#pragma unroll together
+        for (int i = 0; i < pieces; ++i, from += hop * step) {
+          T* const to = first + i * hop * pitch;
+          const bool there = i * hop < rows;
+          if constexpr (bytes == 16) {
+            ptx::copy_async_once(ptx::shared_address(to), from, there);
+          } else if constexpr (bytes > 2) {
+            ptx::copy_async<bytes>(ptx::shared_address(to), from, there);
+          } else {
+            *to = there ? *from : T(0.0f);
+          }
+        }
+      };
+      switch (unit) {  // every thread's is the same
+        case 16: by(std::integral_constant<int, 16>()); break;
+        case 8: by(std::integral_constant<int, 8>()); break;
+        case 4: by(std::integral_constant<int, 4>()); break;
+        default: by(std::integral_constant<int, 2>());
+      }
+      next += advance;
+    }
+  };
 
   /// The four 8 x 8 matrices at line `line` and term `term`: in the order of (lines, terms) (0, 0), (8, 0), (0, 8),
   /// (8, 8), or, if `terms_first`, (0, 0), (0, 8), (8, 0), (8, 8).
@@ -128,27 +141,30 @@ __global__ void __launch_bounds__(Tile::threads, 512 / Tile::threads)
     const auto at = operands(e, batch);
     const T* const a = a_all + at.a + row * e.a_row;
     const T* const b = b_all + at.b + column * e.b_column;
-    const std::int64_t slabs = (e.k + depth - 1) / depth;
-    const auto fill = [&](std::int64_t slab) {
-      if (slab < slabs) {
-        const std::int64_t k = slab * depth;
-        const int stage = static_cast<int>(slab % stages);
-        SlabA::template fill<threads>(a_shared + stage * SlabA::elements, a + k * e.a_term, units.a, a_step, e.m - row,
-                                      e.k - k);
-        SlabB::template fill<threads>(b_shared + stage * SlabB::elements, b + k * e.b_term, units.b, b_step,
-                                      e.n - column, e.k - k);
+    const int slabs = static_cast<int>((e.k + depth - 1) / depth);
+    const int tail = static_cast<int>(e.k - std::int64_t{slabs - 1} * depth);  // terms of the last slab
+    typename SlabA::template Source<threads, T> from_a(a, units.a, a_step, e.m - row);
+    typename SlabB::template Source<threads, T> from_b(b, units.b, b_step, e.n - column);
+    int filled = 0, filling = 0, reading = 0;  // slabs, and stages
+    const auto fill = [&] {
+      if (filled < slabs) {
+        const int terms = ++filled == slabs ? tail : depth;
+        from_a.fill(a_shared + filling * SlabA::elements, units.a, a_step, depth * e.a_term, terms);
+        from_b.fill(b_shared + filling * SlabB::elements, units.b, b_step, depth * e.b_term, terms);
+        filling = filling == stages - 1 ? 0 : filling + 1;
       }
       ptx::copy_async_commit();
     };
     float sum[WM / 16][WN / 8][4] = {};
     __syncthreads();  // everybody has read the last batch's slabs
-    for (int s = 0; s < stages - 1; ++s) fill(s);
-    for (std::int64_t slab = 0; slab < slabs; ++slab) {
+    for (int s = 0; s < stages - 1; ++s) fill();
+    for (int slab = 0; slab < slabs; ++slab) {
       ptx::copy_async_wait<stages - 2>();
       __syncthreads();  // this slab is there for all, and the one before it has been read by all
-      fill(slab + stages - 1);
-      const T* const a_slab = a_shared + slab % stages * SlabA::elements;
-      const T* const b_slab = b_shared + slab % stages * SlabB::elements;
+      fill();
+      const T* const a_slab = a_shared + reading * SlabA::elements;
+      const T* const b_slab = b_shared + reading * SlabB::elements;
+      reading = reading == stages - 1 ? 0 : reading + 1;
 #pragma unroll
       for (int term = 0; term < depth; term += 16) {
         std::uint32_t x[WM / 16][4], y[WN / 16][4];

@@ -12,7 +12,7 @@ struct Layer {
   bool pooled = false;  // by windows of 3x3, stride 2
 };
 
-/// Few channels; many; groups; one channel a group; patches; one pixel a window.
+/// Few channels; many; groups, of few and of many; one channel a group; patches; one pixel a window.
 const std::vector<Layer> convolutions = {
     {conv("n2 3x23x27 -> 64, k 7, s 2, p 3")},
     {conv("3x43x47 -> 32, k 11, s 4, p 2"), true},
@@ -22,6 +22,7 @@ const std::vector<Layer> convolutions = {
     {conv("n3 17x9x7 -> 21, k 3, p 1, d 2x1"), true},
     {conv("64x8x8 -> 64, k 3, p 1, g 8")},
     {conv("n2 15x7x9 -> 9, k 3, p 1, g 3"), true},
+    {conv("n2 128x8x8 -> 128, k 3, p 1, g 2")},
     {conv("n2 32x8x8 -> 32, k 3, p 1, g 32")},
     {conv("13x11x9 -> 13, k 5, s 2, p 2, g 13"), true},
     {conv("36x11x9 -> 36, k 3, s 2, p 1, g 36"), true},

@@ -84,6 +84,12 @@ __host__ __device__ constexpr int first_channel(int filter, int group_filters, i
   return filter / group_filters * group_channels / 16 * 16;
 }
 
+/// The same product with the channels that one group sees.
+constexpr ConvGeometry of_group(ConvGeometry geometry) {
+  geometry.in_channels = geometry.group_in_channels(), geometry.groups = 1;
+  return geometry;
+}
+
 /// Tiles that are rectangles, whose pixels come with their halo, all that their windows reach, as one box for each slab
 /// (halo/kernel.cuh).
 struct Halo {
@@ -137,7 +143,7 @@ struct Arguments {
   int log2_buffers = 1;        // of each warpgroup, for its outputs and for what is added to them
   eight_bits::Ends ends = {};  // of codes; for channels as `bias` has them
   const std::uint8_t* sums = nullptr;         // of codes, if `adds`: eight_bits::sums_bytes
-  int group_filters = 0, group_channels = 0;  // of codes in groups: a tile's channels are those of its filters' groups
+  int group_filters = 0, group_channels = 0;  // of groups, 16 bits or codes: a tile sees its filters' channels alone
   bool is_signed = false;                     // codes are i8
   bool boxed = false;                         // they leave by TMA
   bool saturates = false;                     // to clamp them is to saturate

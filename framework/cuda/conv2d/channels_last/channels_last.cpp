@@ -45,13 +45,18 @@ class ChannelsLast final : public Operator {
       : constants_(preparation.device.device.index),
         precision_(preparation.precision),
         input_(preparation.input().format.dtype),
-        output_(preparation.output().format.dtype) {
-    const ConvGeometry& geometry = problem.geometry;
+        output_(preparation.output().format.dtype),
+        channels_(problem.geometry.in_channels) {
+    const ConvGeometry geometry = of_group(problem.geometry);
     const float* weight = lamina::detail::floats(problem.weight);
     args_.finish = finish_of(problem.epilogue, output_, true);
     args_.chained = chained(args_.finish, output_);
     Demands demands = demands_of(problem.epilogue, output_);
     args_.adds = demands.adds, args_.pooled = demands.pooled, demands.sum = sum != nullptr;
+    if (problem.geometry.groups > 1) {
+      args_.group_filters = demands.group_filters = problem.geometry.group_out_channels();
+      args_.group_channels = geometry.in_channels;
+    }
     const Operand stored = preparation.precision == Precision::bf16 ? Operand::bf16 : Operand::fp16;  // of a sum
     const int second_steps = sum == nullptr ? 0 : step_count(sum->second, stored);
     auto choice =
@@ -74,7 +79,7 @@ class ChannelsLast final : public Operator {
     const auto pitch = [](const View& view, int channels) {
       return view.is_slice() ? static_cast<int>(view.channels) : channels;
     };
-    args_.in_pitch = pitch(preparation.input(), geometry.in_channels);
+    args_.in_pitch = pitch(preparation.input(), channels_);
     args_.out_pitch = pitch(preparation.output(), geometry.out_channels);
     args_.m_tiles = ceil_div(ceil_div(geometry.out_channels, block_filters), choice_.tile.groups);
     args_.first_steps = step_count(geometry, choice_.tile.operand);
@@ -185,9 +190,11 @@ class ChannelsLast final : public Operator {
       return rectangles ? rectangle_map(args.geometry, output_, store_pixels, args.out_pitch, args.pooled, to)
                         : channels_last::output_map(args.geometry, output_, store_pixels, args.out_pitch, to);
     };
-    CUtensorMap input_map =
-        rectangles ? channels_last::input_map(args.geometry, tile.operand, args.halo, pixels, args.in_pitch)
-                   : channels_last::input_map(args.geometry, tile.operand, tile.pixels, pixels, args.in_pitch);
+    ConvGeometry image = args.geometry;
+    image.in_channels = channels_;
+    CUtensorMap input_map = rectangles
+                                ? channels_last::input_map(image, tile.operand, args.halo, pixels, args.in_pitch)
+                                : channels_last::input_map(image, tile.operand, tile.pixels, pixels, args.in_pitch);
     CUtensorMap output_map = outputs(args.output), beside = output_map;
     if (args.first_steps < args.steps) {
       beside = channels_last::input_map(args.second, tile.operand, tile.pixels, args.second_input);
@@ -205,6 +212,7 @@ class ChannelsLast final : public Operator {
   Constants constants_;
   Precision precision_;
   DType input_, output_;
+  int channels_;  // of the image
   Choice choice_;
   std::int64_t images_ = 0;  // of the whole batch
   bool strict_ = true;       // ScaledRows::strict

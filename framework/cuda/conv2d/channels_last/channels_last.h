@@ -9,10 +9,10 @@
 /// docs/inside/channels_last.md explains it.
 namespace lamina::cuda::channels_last {
 
-/// A device with wgmma; input of the precision's storage type and output of it or f32, both nhwc; one group; channels
-/// whose bytes are a multiple of 16 on both sides; strides up to 8 and windows that reach less than 128 pixels beyond
-/// their corner; of pooling maxima of 2 x 2 pixels, two apart, in 16 bits. Tuning: tile, multicast
-/// (1, 2 or 4), splits (1 to 8; more than one excludes multicast).
+/// A device with wgmma; input of the precision's storage type and output of it or f32, both nhwc; one group, or, in 16
+/// bits, groups of whole 64 channels and filters; channels whose bytes are a multiple of 16 on both sides; strides up
+/// to 8 and windows that reach less than 128 pixels beyond their corner; of pooling maxima of 2 x 2 pixels, two apart,
+/// in 16 bits. Tuning: tile, multicast (1, 2 or 4), splits (1 to 8; more than one excludes multicast).
 bool takes(const ConvProblem& problem, const Preparation& preparation);
 
 /// Whether the kernels take a layer as it is, and not by the rows of its patches (kernel/rules/patches.h).

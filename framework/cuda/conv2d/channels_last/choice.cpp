@@ -239,6 +239,8 @@ std::optional<Choice> search(const ConvGeometry& geometry, const Preparation& pr
         (demands.last && !tile.adds_last) || (demands.pooled && !tile.pools) || (demands.single && tile.groups > 1) ||
         (tile.max_filters > 0 && geometry.out_channels > tile.max_filters))
       continue;
+    if (demands.group_filters > 0 && (tile.teams > 0 || demands.group_filters % (tile.groups * block_filters) != 0))
+      continue;
     if (tile.teams > 0) {
       if (wanted.multicast > 1 || wanted.splits > 1 || (like != nullptr && !like->adds_up_like({.tile = tile})))
         continue;

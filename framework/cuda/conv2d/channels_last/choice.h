@@ -40,14 +40,15 @@ ScaledBytes scaled_bytes(const ConvGeometry& geometry, Operand operand, int imag
 
 /// What a tile must be able to do besides.
 struct Demands {
-  bool scaled = true;   // its operand may be a scaled one
-  bool longer = false;  // more than a clamp is done to its sums
-  bool adds = false;    // Arguments::adds
-  bool last = false;    // Finish::Addition::last
-  bool pooled = false;  // Arguments::pooled
-  bool sum = false;     // a second product
-  bool codes = false;   // its operand is Operand::codes
-  bool single = false;  // no warpgroup may share another's pixels
+  bool scaled = true;     // its operand may be a scaled one
+  bool longer = false;    // more than a clamp is done to its sums
+  bool adds = false;      // Arguments::adds
+  bool last = false;      // Finish::Addition::last
+  bool pooled = false;    // Arguments::pooled
+  bool sum = false;       // a second product
+  bool codes = false;     // its operand is Operand::codes
+  bool single = false;    // no warpgroup may share another's pixels
+  int group_filters = 0;  // those of a tile are of one group of so many, if not 0
 };
 
 Demands demands_of(const Epilogue& epilogue, DType output);

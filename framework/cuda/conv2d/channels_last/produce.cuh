@@ -111,7 +111,7 @@ __device__ __forceinline__ void produce(const Arguments& args, const CUtensorMap
     if (!in_f32<T> && first_steps < span.count) second_corner = corner_of(args.second, walk.pixel_tile() * n);
     const unsigned char* source = weights.of(args, walk.filter_tile(), span.first);
     int channel = 0;
-    if (std::is_same_v<T, Codes> && args.group_filters > 0) {
+    if (!in_f32<T> && args.group_filters > 0) {
       channel = first_channel(walk.filter_tile() * groups * block_filters, args.group_filters, args.group_channels);
     }
     if (!waited) wait_for_predecessor(args.neighbours);

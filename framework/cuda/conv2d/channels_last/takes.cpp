@@ -74,6 +74,13 @@ bool pooling_fits(const ConvProblem& problem, const Preparation& p) {
   return pooling.with && pooling.without && (!p.batch_invariant || pooling.with->adds_up_like(*pooling.without));
 }
 
+/// Groups of whole steps of channels and whole blocks of filters: none multiplies what another's filters see.
+bool groups_fit(const ConvProblem& problem, const Preparation& p) {
+  const ConvGeometry& g = problem.geometry;
+  return size_of(storage_type(p.precision)) == 2 && !problem.epilogue.pool &&
+         g.group_in_channels() % step_terms(Operand::fp16) == 0 && g.group_out_channels() % block_filters == 0;
+}
+
 }  // namespace
 
 bool takes_windows(const ConvProblem& problem, const Preparation& p) {
@@ -81,7 +88,7 @@ bool takes_windows(const ConvProblem& problem, const Preparation& p) {
   Epilogue epilogue = problem.epilogue;
   epilogue.pool.reset();
   return p.device.wgmma && finish_takes(epilogue, p) && addition_fits(epilogue, p) && formats_fit(g, p) &&
-         g.groups == 1 && expressible(g) && g.batch * g.out_pixels() <= max_pixels &&
+         (g.groups == 1 || groups_fit(problem, p)) && expressible(g) && g.batch * g.out_pixels() <= max_pixels &&
          (!problem.epilogue.pool || pooling_fits(problem, p));
 }
 
@@ -113,8 +120,9 @@ bool takes_sum(const ConvSumProblem& problem, const Preparation& p) {
   if (p.inputs.size() != 2 || size_of(storage_type(p.precision)) != 2 || p.has_slices()) return false;
   Preparation first = p, second = p;
   first.inputs = p.inputs.first(1), second.inputs = p.inputs.subspan(1);
-  return takes_windows(problem.first, first) && problem.second.groups == 1 && formats_fit(problem.second, second) &&
-         expressible(problem.second) && problem.second.batch == problem.first.geometry.batch;
+  return problem.first.geometry.groups == 1 && takes_windows(problem.first, first) && problem.second.groups == 1 &&
+         formats_fit(problem.second, second) && expressible(problem.second) &&
+         problem.second.batch == problem.first.geometry.batch;
 }
 
 }  // namespace lamina::cuda::channels_last

@@ -41,6 +41,30 @@ TEST_F(ChannelsLast, EveryTileHoweverShared) {
   }
 }
 
+TEST_F(ChannelsLast, GroupsOfWholeStepsOnEveryTile) {
+  unsigned seed = 3000;
+  for (const Precision precision : {Precision::fp16, Precision::bf16}) {
+    const auto count = static_cast<int>(cuda::channels_last::tiles(precision).size());
+    for (const Case& c : {conv("n3 128x9x11 -> 256, k 3, p 1, g 2"), conv("384x7x9 -> 192, k 3, s 2, p 1, g 3"),
+                          conv("n2 128x8x8 -> 128, g 2")}) {
+      const ConvGeometry g = geometry_of(c);
+      const ConvData data = draw(g, normal, normal, ++seed);
+      const ConvReference reference = reference_of(g, precision, data, true);
+      int tried = 0;
+      for (int tile = 0; tile < count; ++tile) {
+        if (reduced() && tried > 0) break;
+        for (const auto& [multicast, splits] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
+          const KernelOptions options =
+              options_for(precision, (++seed & 1) != 0, {.tile = tile, .splits = splits, .multicast = multicast});
+          if (!choice_of(g, options)) continue;
+          ++tried, expect_contract(g, options, data, true, reference);
+        }
+      }
+      EXPECT_GT(tried, 0) << describe(g, options_for(precision));
+    }
+  }
+}
+
 TEST_F(ChannelsLast, SplitsUpToEight) {
   const ConvGeometry g = geometry_of(nhwc_cases[4]);
   for (const Precision precision : precisions) {

@@ -14,8 +14,9 @@ inline KernelOptions options_for(Precision precision, bool relu = false, const T
 
 /// What the rule makes of it; nothing if the tuning leaves nothing.
 inline std::optional<cuda::channels_last::Choice> choice_of(const ConvGeometry& g, const KernelOptions& o) {
-  const auto demands = cuda::channels_last::demands_of({.chain = o.chain, .pool = o.pool}, o.output.dtype);
-  return cuda::channels_last::choose(g, Task(g, o).preparation, demands);
+  auto demands = cuda::channels_last::demands_of({.chain = o.chain, .pool = o.pool}, o.output.dtype);
+  if (g.groups > 1) demands.group_filters = g.group_out_channels();
+  return cuda::channels_last::choose(cuda::channels_last::of_group(g), Task(g, o).preparation, demands);
 }
 
 // Around tiles of 64 filters and 48 to 256 pixels, slabs of 32 and 64 channels, images of one pixel and of many.

@@ -90,6 +90,11 @@ TEST_F(ChannelsLast, RefusesWhatItCannotDo) {
   EXPECT_FALSE(taken(c, [](Case& k, KernelOptions&) { k.in = 12; }));
   EXPECT_FALSE(taken(c, [](Case& k, KernelOptions&) { k.out = 12; }));
   EXPECT_FALSE(taken(c, [](Case& k, KernelOptions&) { k.groups = 2; }));
+  const Case groups = conv("128x8x8 -> 128, k 3, p 1, g 2");
+  EXPECT_TRUE(taken(groups, [](Case&, KernelOptions&) {}));
+  EXPECT_FALSE(taken(groups, [](Case& k, KernelOptions&) { k.in = 160; }));
+  EXPECT_FALSE(taken(groups, [](Case& k, KernelOptions&) { k.out = 160; }));
+  EXPECT_FALSE(taken(groups, [](Case&, KernelOptions& o) { o = options_for(Precision::tf32); }));
   EXPECT_FALSE(taken(c, [](Case& k, KernelOptions&) { k.stride[1] = 9; }));
   EXPECT_FALSE(taken(c, [](Case&, KernelOptions& o) { o.input.layout = Layout::nchw; }));
   EXPECT_FALSE(taken(c, [](Case&, KernelOptions& o) { o.input.dtype = DType::f32; }));

@@ -129,7 +129,7 @@ std::vector<unsigned char> pack(const BottleneckProblem& problem, const Argument
 
 /// Whether `problem` is a convolution of single pixels that channels_last takes, with a clamp at most behind it.
 bool is_plain(const ConvProblem& problem, const Preparation& p) {
-  return is_of_pixels(problem.geometry) && takes_windows(problem, p) &&
+  return is_of_pixels(problem.geometry) && problem.geometry.groups == 1 && takes_windows(problem, p) &&
          finish_of(problem.epilogue, DType::f16).kind == Finish::Kind::clamp;
 }
 
