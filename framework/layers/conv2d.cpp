@@ -177,6 +177,12 @@ std::shared_ptr<const Conv2d> Conv2d::with_factors(Tensor weight, Tensor bias, b
   return result;
 }
 
+std::shared_ptr<const Conv2d> Conv2d::without_last_function() const {
+  auto result = with(options_, weight(), bias());
+  result->chain_.pop_back();
+  return result;
+}
+
 std::shared_ptr<const Conv2d> Conv2d::with_live_window(const Shape& input) const {
   const ConvGeometry whole = geometry(input);
   const detail::LiveWindow window = detail::live_window(whole);

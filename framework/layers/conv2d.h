@@ -56,6 +56,8 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// The same with other weights and maybe a bias; if `scaled`, the channels of the first input are multiplied by the
   /// second, [N, in, 1, 1], as squeeze-and-excite does.
   std::shared_ptr<const Conv2d> with_factors(Tensor weight, Tensor bias, bool scaled) const;
+  /// The same without the last of the functions that are done to the result.
+  std::shared_ptr<const Conv2d> without_last_function() const;
   /// The same without the taps that see nothing but the padding of images of that shape (kernel/rules/live_window.h).
   /// Null if there are none, or no parameters yet.
   std::shared_ptr<const Conv2d> with_live_window(const Shape& input) const;

@@ -256,5 +256,34 @@ TEST(Channels, ANumberBehindAProductIsItsWeights) {
   }
 }
 
+/// As networks without norms have them. Not if something else reads them, if f16 would hold larger numbers, or if the
+/// product is no weight.
+TEST(Channels, ANumberBehindAFunctionIsTheWeightsOfTheNext) {
+  struct Case {
+    float factor, weight;
+    bool other_reader;
+    std::size_t functions;
+  };
+  for (const Case& c :
+       {Case{1.7f, 1, false, 1}, Case{1.7f, 1, true, 2}, Case{0.5f, 1, false, 2}, Case{2, 3e38f, false, 2}}) {
+    Graph g;
+    const Value active = op(g, "Sigmoid", {convolved(g, g.input("x", {batch, 3, 4, 5}), 3, 2)});
+    const Value scaled = op(g, "Mul", {active, constant(g, Tensor::from(std::vector{c.factor}, Shape{}))});
+    for (const char* name : {"a", "b"}) {
+      Conv2d pixels({.in = 2, .out = 2, .kernel = 1, .bias = false});
+      pixels.set_weight(Tensor::from(std::vector{c.weight, 0.5f, 0.25f, 2.0f}, {2, 2, 1, 1}));
+      g.output(g.add(name, std::move(pixels), scaled));
+    }
+    if (c.other_reader) g.output(op(g, "Neg", {scaled}));
+    CompileOptions options = {.batch = images, .threads = 1};
+    detail::settle_options(g, options);
+    const auto program = program_before("formats", g, options);
+    const auto* first = dynamic_cast<const Conv2d*>(program.operations[0].module.get());
+    ASSERT_NE(first, nullptr);
+    EXPECT_EQ(first->problem({{Shape{images, 3, 4, 5}}}).epilogue.chain.size(), c.functions) << c.factor;
+    if (c.weight == 1) expect_same_unfused(g, images, {random_tensor({images, 3, 4, 5}, 3)});
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test::channels_test

@@ -1,5 +1,6 @@
 // Factors and summands of the channels in front of a convolution: what is known of them becomes its weights and its
-// bias; by factors of each image it multiplies as it reads.
+// bias; by factors of each image it multiplies as it reads. A number that another convolution multiplies its results by
+// is such a factor, too.
 
 #include <algorithm>
 #include <cmath>
@@ -30,6 +31,7 @@ class FactorsInFront : Dataflow {
   using Dataflow::Dataflow;
 
   void take() {
+    for (Operation& op : program_.operations) pass_on(op);
     for (Operation& op : program_.operations) take(op);
     finish();
   }
@@ -79,6 +81,11 @@ class FactorsInFront : Dataflow {
     return a;
   }
 
+  static Affine times(double factor, std::int64_t channels) {
+    const auto count = static_cast<std::size_t>(channels);
+    return {.scale = std::vector(count, factor), .own = std::vector(count, 0.0), .shift = std::vector(count, 0.0)};
+  }
+
   /// The convolution's weights and biases behind that, its channels multiplied if the numbers are known; undefined
   /// where one is not finite.
   static std::pair<Tensor, Tensor> multiplied(const ConvProblem& conv, const Affine& a) {
@@ -112,6 +119,37 @@ class FactorsInFront : Dataflow {
     const Tensor both = derived_finite(how, {conv.weight, conv.bias}, {all + filters}, multiply);
     if (!both.defined()) return {};
     return {both.slice(0, all).view(conv.weight.shape()), both.slice(all, all + filters)};
+  }
+
+  /// A number that a convolution multiplies functions of its sums by, as networks without norms do (Brock et al.,
+  /// "High-Performance Large-Scale Image Recognition Without Normalization", 2021), is taken over by the convolutions
+  /// that alone read them: without it they may be one function, which kernels have inlined. What is stored is smaller
+  /// then, so it does not leave f16's range.
+  void pass_on(Operation& op) {
+    constexpr double most = 8;  // of f16's small numbers three bits are lost
+    const auto conv = op.module == nullptr ? std::nullopt : convolution(op, op.inputs.size());
+    if (!conv || conv->epilogue.pool || conv->epilogue.chain.size() < 2 || is_coded(op.output)) return;
+    const PointwiseStep& last = conv->epilogue.chain.back();
+    if (last.function != Pointwise::mul || last.operand >= 0 || !(last.a > 1 && last.a <= most)) return;
+    std::vector<Operation> longer;
+    for (const int reader : readers(op.output)) {
+      const auto next = reader == none ? std::nullopt : convolution(operation(reader), operation(reader).inputs.size());
+      if (!next || std::ranges::count(operation(reader).inputs, op.output) != 1) return;
+      if (operation(reader).inputs[0] != op.output) return;
+      auto [weight, bias] = multiplied(*next, times(last.a, next->geometry.in_channels));
+      if (!weight.defined()) return;
+      if (!next->bias.defined()) bias = {};
+      longer.push_back(operation(reader));
+      longer.back().module =
+          dynamic_cast<const Conv2d&>(*longer.back().module).with_factors(std::move(weight), std::move(bias), false);
+    }
+    Operation shorter = op;
+    shorter.module = dynamic_cast<const Conv2d&>(*op.module).without_last_function();
+    if (longer.empty() || !runs(shorter)) return;
+    std::size_t i = 0;
+    const std::vector<int> all(readers(op.output).begin(), readers(op.output).end());
+    for (const int reader : all) replace(operation(reader), std::move(longer[i++]));
+    replace(op, std::move(shorter));
   }
 
   /// A convolution of (factor scale + own) x + shift: what is known of that is the weights' and the bias's, computed in

@@ -10,10 +10,12 @@ using namespace tiles;
 struct Scaled {
   float alpha = 1;
 
+  __device__ float of_row(std::int64_t) const { return alpha; }
+
   template <class T, int n>
-  __device__ void finish(float (&values)[n], std::int64_t, std::int64_t, std::int64_t) const {
+  __device__ void finish(float (&values)[n], float factor, std::int64_t, std::int64_t) const {
 #pragma unroll
-    for (float& value : values) value *= alpha;
+    for (float& value : values) value *= factor;
   }
 };
 

@@ -5,7 +5,7 @@
 //
 // A block owns a tile of BM x BN outputs, a warp WM x WN of them in registers. Slabs of 32 terms of a and b lie in
 // shared memory as they do in global memory, terms or lines innermost, in rows that are 16 bytes longer, so that the 8
-// rows of a matrix that ldmatrix reads fall into different banks; ldmatrix transposes what needs it. Three stages of
+// rows of a matrix that ldmatrix reads fall into different banks; ldmatrix transposes what needs it. Some stages of
 // slabs are filled by cp.async, of each operand as many bytes at a time as all its rows begin on: 16, 8 or 4; rows of
 // an odd number of elements are loaded one by one. Shared memory: at most 61,440 bytes, dynamic.
 //
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <initializer_list>
 #include <span>
 
@@ -31,7 +32,7 @@ namespace lamina::cuda::tiles {
 using namespace tables;
 using detail::MatMulExtents;
 
-constexpr int depth = 32, stages = 3, chunk = 8;  // elements of 16 bytes
+constexpr int depth = 32, chunk = 8;  // elements of 16 bytes
 
 /// `depth` terms of `Lines` rows of a, or columns of b, in shared memory: [Lines, depth], or [depth, Lines] if
 /// `across`.
@@ -102,29 +103,32 @@ struct Slab {
   }
 };
 
-template <int BM_, int BN_, int WM_, int WN_>
+template <int BM_, int BN_, int WM_, int WN_, int stages_>
 struct Tile {
-  static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, threads = BM / WM * (BN / WN) * 32;
+  static constexpr int BM = BM_, BN = BN_, WM = WM_, WN = WN_, stages = stages_, threads = BM / WM * (BN / WN) * 32;
+  static constexpr int resident = 512 / threads;  // blocks whose registers a multiprocessor has
   static_assert(WM % 16 == 0 && WN % 16 == 0, "fragments of 16 x 16");
 };
-using Large = Tile<128, 128, 64, 32>;
-using Small = Tile<64, 64, 32, 32>;
+using Large = Tile<128, 128, 64, 32, 3>;
+using Small = Tile<64, 64, 32, 32, 5>;
 
 /// So many bytes of each operand's rows, and of c's, are there at a time.
 struct Units {
   int a = 2, b = 2, c = 2;
 };
 
-/// `end` takes neighbouring pairs of sums of row r to what is stored there: end.finish<T>(values, r, at, columns),
-/// where values[2 p + q] is c's element at + 8 p + q, if 8 p + q < columns.
+/// `end` takes neighbouring pairs of sums of row r to what is stored there: end.finish<T>(values, end.of_row(r), at,
+/// columns), where values[2 p + q] is c's element at + 8 p + q, if 8 p + q < columns. What it has of a row is asked for
+/// before the products, which do not wait for memory.
 template <class Tile, bool transpose_a, bool transpose_b, class T, class End>
-__global__ void __launch_bounds__(Tile::threads, 512 / Tile::threads)
+__global__ void __launch_bounds__(Tile::threads, Tile::resident)
     matmul_mma_kernel(const T* __restrict__ a_all,  // [batches, m, k], or [batches, k, m]
                       const T* __restrict__ b_all,  // [batches, k, n], or [batches, n, k]
                       T* __restrict__ c,            // [batches, m, n]
                       const __grid_constant__ MatMulExtents e, Units units, const __grid_constant__ End end) {
 #if __CUDA_ARCH__ >= 800
-  constexpr int BM = Tile::BM, BN = Tile::BN, WM = Tile::WM, WN = Tile::WN, threads = Tile::threads;
+  constexpr int BM = Tile::BM, BN = Tile::BN, WM = Tile::WM, WN = Tile::WN, threads = Tile::threads,
+                stages = Tile::stages;
   using SlabA = Slab<BM, transpose_a>;
   using SlabB = Slab<BN, !transpose_b>;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -155,6 +159,12 @@ __global__ void __launch_bounds__(Tile::threads, 512 / Tile::threads)
       }
       ptx::copy_async_commit();
     };
+    float of_row[WM / 16][2];
+#pragma unroll
+    for (int h = 0; h < WM / 8; ++h) {
+      const std::int64_t r = row + warp_row + 8 * h + lane / 4;
+      of_row[h / 2][h % 2] = r < e.m ? end.of_row(r) : 0.0f;
+    }
     float sum[WM / 16][WN / 8][4] = {};
     __syncthreads();  // everybody has read the last batch's slabs
     for (int s = 0; s < stages - 1; ++s) fill();
@@ -193,7 +203,7 @@ __global__ void __launch_bounds__(Tile::threads, 512 / Tile::threads)
         float values[WN / 4];
 #pragma unroll
         for (int v = 0; v < WN / 4; ++v) values[v] = sum[i][v / 2][2 * h + v % 2];
-        end.template finish<T>(values, r, first, columns);
+        end.template finish<T>(values, of_row[i][h], first, columns);
 #pragma unroll
         for (int p = 0; p < WN / 8; ++p) {
           const T low = from_f32<T>(values[2 * p]), high = from_f32<T>(values[2 * p + 1]);
@@ -216,7 +226,7 @@ template <class Tile, bool transpose_a, bool transpose_b, class T, class End>
 void launch(int device, const MatMulExtents& e, const Units& units, const T* a, const T* b, T* c, const End& end,
             Stream stream) {
   const auto kernel = matmul_mma_kernel<Tile, transpose_a, transpose_b, T, End>;
-  constexpr int bytes = stages * static_cast<int>(sizeof(T)) *
+  constexpr int bytes = Tile::stages * static_cast<int>(sizeof(T)) *
                         (Slab<Tile::BM, transpose_a>::elements + Slab<Tile::BN, !transpose_b>::elements);
   reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);
   const std::int64_t tiles =
@@ -245,11 +255,18 @@ inline Units units_of(const MatMulExtents& e, const void* a, const void* b, cons
           unit_of(b, {tb ? e.k : e.n, tb ? e.b_column : e.b_term}, {e.b_strides, rank}), unit_of(c, {e.n}, {})};
 }
 
-/// Whether tiles of `Large` keep the GPU busy; the order of sums is the same.
+/// What a multiprocessor multiplies while all tiles are computed, those outside of the matrices and of the last round
+/// included.
+template <class Tile>
+double rounds(const MatMulExtents& e, const DeviceDescription& device) {
+  const auto tiles = static_cast<double>(detail::ceil_div<std::int64_t>(e.m, Tile::BM) *
+                                         detail::ceil_div<std::int64_t>(e.n, Tile::BN) * e.batches);
+  return std::ceil(tiles / (device.multiprocessors * Tile::resident)) * Tile::resident * Tile::BM * Tile::BN;
+}
+
+/// Whether tiles of `Large` take no longer; the order of sums is the same.
 inline bool large_pays(const MatMulExtents& e, const DeviceDescription& device) {
-  const std::int64_t tiles =
-      detail::ceil_div<std::int64_t>(e.m, Large::BM) * detail::ceil_div<std::int64_t>(e.n, Large::BN);
-  return e.m > Small::BM && tiles * e.batches >= device.multiprocessors;
+  return rounds<Large>(e, device) <= rounds<Small>(e, device);
 }
 
 }  // namespace lamina::cuda::tiles

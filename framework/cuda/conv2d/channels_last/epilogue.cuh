@@ -132,6 +132,7 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
     const void* input = part == 0 ? args.input : args.second_input;
     const ptx::Corner corner = corner_of(g, pixel);
     const int slabs = slab_count(g, operand_of<T>), taps = g.kernel_height * g.kernel_width;
+    const int of_group = args.group_filters > 0 ? filter / args.group_filters * args.group_channels : 0;
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab) {
 #pragma unroll 1
@@ -147,7 +148,7 @@ __device__ __forceinline__ float exact_sum(const Arguments& args, int filter, in
                              static_cast<unsigned>(g.in_width) +
                          static_cast<unsigned>(column)) *
                             static_cast<unsigned>(part == 0 ? args.in_pitch : g.in_channels) +
-                        channel;
+                        of_group + channel;
         float chain = 0.0f;
 #pragma unroll 1
         for (int i = 0; i < terms && channel + i < g.in_channels; ++i) {

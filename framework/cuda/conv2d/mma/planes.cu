@@ -24,9 +24,10 @@ struct Finished {
   Finish by;
   const float* bias = nullptr;
 
+  __device__ float of_row(std::int64_t r) const { return bias == nullptr ? 0 : bias[r]; }
+
   template <class T, int n>
-  __device__ void finish(float (&values)[n], std::int64_t r, std::int64_t first, std::int64_t columns) const {
-    const float shift = bias == nullptr ? 0 : bias[r];
+  __device__ void finish(float (&values)[n], float shift, std::int64_t first, std::int64_t columns) const {
     float residual[n];
 #pragma unroll
     for (int v = 0; v < n; v += 2) {
