@@ -138,7 +138,10 @@ class Generator {
   std::vector<Known> settled(const State& state);
   /// All of one, in order.
   Known folded(MapReduction kind, const std::vector<Known>& several);
-  void pass(const std::vector<int>& reductions);
+  void pass(const std::vector<int>& all);
+  /// Of what is summed in 16 bits, where the spread is asked for as well: that spread's node, whose mean and count are
+  /// the sum; else -1.
+  int spread_beside(int sum, const std::vector<int>& reductions) const;
   /// The threads of a block that share points: all of them know the result then.
   void meet(int node, State& state);
   std::vector<Known> met(MapReduction kind, std::vector<Known> known);

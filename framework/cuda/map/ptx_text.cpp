@@ -1,5 +1,6 @@
 #include "lamina/cuda/map/ptx_text.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "lamina/cuda/divider.h"
@@ -28,10 +29,13 @@ std::string PtxText::advanced(const std::string& base, const std::string& index,
 }
 
 std::string PtxText::entry(std::string_view name, int parameters, int threads, std::int64_t shared) const {
+  // Of a multiprocessor, whose registers are 128 for each then: with eight more, drivers leave room for half as many.
+  constexpr int threads_at_once = 512;
   constexpr const char* types[] = {".pred", ".b16", ".b32", ".f32", ".b64", ".f64"};
   std::string text = ".visible .entry " + std::string(name) + "(";
   for (int i = 0; i < parameters; ++i) text += (i == 0 ? ".param .u64 p" : ", .param .u64 p") + std::to_string(i);
-  text += ")\n.maxntid " + std::to_string(threads) + ", 1, 1\n{\n";
+  text += ")\n.maxntid " + std::to_string(threads) + ", 1, 1\n";
+  text += ".minnctapersm " + std::to_string(std::max(threads_at_once / threads, 1)) + "\n{\n";
   for (std::size_t i = 0; i < 6; ++i) {
     text += std::string(".reg ") + types[i] + " " + prefixes[i] + "<" + std::to_string(count_[i] + 1) + ">;\n";
   }

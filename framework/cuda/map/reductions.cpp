@@ -46,9 +46,23 @@ Known Generator::folded(MapReduction kind, const std::vector<Known>& several) {
   return settled(state)[0];
 }
 
-void Generator::pass(const std::vector<int>& reductions) {
-  std::vector<int> operands;
-  for (const int i : reductions) operands.push_back(node(i).from[0]);
+int Generator::spread_beside(int sum, const std::vector<int>& reductions) const {
+  const int of = node(sum).from[0];
+  const bool in_16_bits =
+      node(of).kind == MapNode::Kind::load && size_of(p_.loads[static_cast<std::size_t>(node(of).view)].dtype) == 2;
+  const auto is_it = [&](int i) { return node(i).is(MapReduction::spread) && node(i).from[0] == of; };
+  const auto found = std::ranges::find_if(reductions, is_it);
+  return node(sum).is(MapReduction::sum) && in_16_bits && found != reductions.end() ? *found : -1;
+}
+
+void Generator::pass(const std::vector<int>& all) {
+  std::vector<int> operands, reductions;
+  std::map<int, int> beside;
+  for (const int i : all) {
+    const int spread = spread_beside(i, all);
+    if (spread >= 0) beside[i] = spread;
+    if (spread < 0) reductions.push_back(i), operands.push_back(node(i).from[0]);
+  }
   std::vector<State> states;
   for (const int i : operands) {
     const MapReduction kind = node(reductions[states.size()]).reduction;
@@ -72,7 +86,14 @@ void Generator::pass(const std::vector<int>& reductions) {
       }
     }
   });
+  std::map<int, std::vector<Known>> sums;
+  for (const auto& [sum, spread] : beside) {
+    const auto at = static_cast<std::size_t>(std::ranges::find(reductions, spread) - reductions.begin());
+    for (const Known& known : settled(states[at]))
+      sums[sum].push_back({t_.let(elements_.bank(), "mul.rn." + elements_.type(), known[1], known[2])});
+  }
   for (std::size_t r = 0; r < operands.size(); ++r) meet(reductions[r], states[r]);
+  for (auto& [sum, known] : sums) keep(sum, met(MapReduction::sum, std::move(known)));
 }
 
 void Generator::meet(int i, State& state) {

@@ -22,7 +22,7 @@ struct Scaled {
 template <class Tile, class T>
 void dispatch(int device, const MatMulExtents& e, const T* a, const T* b, T* c, Stream stream) {
   const auto run = [&]<bool x, bool y>(std::bool_constant<x>, std::bool_constant<y>) {
-    launch<Tile, x, y>(device, e, units_of(e, a, b, c), a, b, c, Scaled{static_cast<float>(e.alpha)}, stream);
+    launch<Tile, x, y, false>(device, e, units_of(e, a, b, c), a, b, c, Scaled{static_cast<float>(e.alpha)}, stream);
   };
   using std::false_type, std::true_type;
   if (turns_a(e)) {

@@ -42,8 +42,8 @@ struct Slab {
   static constexpr int pitch = inner + chunk;
   static constexpr int elements = outer * pitch;
 
-  /// What one thread copies to slab after slab, `unit` bytes at a time.
-  template <int threads, class T>
+  /// What one thread copies to slab after slab, `unit` bytes at a time; `whole`: those are 16.
+  template <int threads, bool whole, class T>
   struct Source {
     const T* next;    ///< its first piece of the next slab
     int row, column;  ///< of that piece in the slab
@@ -51,7 +51,8 @@ struct Slab {
 
     __device__ Source(const T* from, int unit, std::int64_t step, std::int64_t lines_left)
         : lines(static_cast<int>(lines_left < Lines ? lines_left : Lines)) {
-      const int elements = unit / static_cast<int>(sizeof(T)), pieces = __ffs(inner) - __ffs(elements);  // log2
+      const int elements = (whole ? 16 : unit) / static_cast<int>(sizeof(T)),
+                pieces = __ffs(inner) - __ffs(elements);  // log2
       row = static_cast<int>(threadIdx.x) >> pieces;
       column = (static_cast<int>(threadIdx.x) & ((1 << pieces) - 1)) * elements;
       next = from + row * step + column;
@@ -79,7 +80,7 @@ struct Slab {
           }
         }
       };
-      switch (unit) {  // every thread's is the same
+      switch (whole ? 16 : unit) {  // every thread's is the same
         case 16: by(std::integral_constant<int, 16>()); break;
         case 8: by(std::integral_constant<int, 8>()); break;
         case 4: by(std::integral_constant<int, 4>()); break;
@@ -120,7 +121,8 @@ struct Units {
 /// `end` takes neighbouring pairs of sums of row r to what is stored there: end.finish<T>(values, end.of_row(r), at,
 /// columns), where values[2 p + q] is c's element at + 8 p + q, if 8 p + q < columns. What it has of a row is asked for
 /// before the products, which do not wait for memory.
-template <class Tile, bool transpose_a, bool transpose_b, class T, class End>
+/// `whole`: all units are 16 bytes.
+template <class Tile, bool transpose_a, bool transpose_b, bool whole, class T, class End>
 __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     matmul_mma_kernel(const T* __restrict__ a_all,  // [batches, m, k], or [batches, k, m]
                       const T* __restrict__ b_all,  // [batches, k, n], or [batches, n, k]
@@ -147,8 +149,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
     const T* const b = b_all + at.b + column * e.b_column;
     const int slabs = static_cast<int>((e.k + depth - 1) / depth);
     const int tail = static_cast<int>(e.k - std::int64_t{slabs - 1} * depth);  // terms of the last slab
-    typename SlabA::template Source<threads, T> from_a(a, units.a, a_step, e.m - row);
-    typename SlabB::template Source<threads, T> from_b(b, units.b, b_step, e.n - column);
+    typename SlabA::template Source<threads, whole, T> from_a(a, units.a, a_step, e.m - row);
+    typename SlabB::template Source<threads, whole, T> from_b(b, units.b, b_step, e.n - column);
     int filled = 0, filling = 0, reading = 0;  // slabs, and stages
     const auto fill = [&] {
       if (filled < slabs) {
@@ -209,7 +211,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
           const T low = from_f32<T>(values[2 * p]), high = from_f32<T>(values[2 * p + 1]);
           T* const to = c + first + 8 * p;
           if (8 * p >= columns) continue;
-          if (units.c >= 4) {
+          if (whole || units.c >= 4) {
             *reinterpret_cast<Pack<T, 2>*>(to) = {low, high};
           } else {
             to[0] = low;
@@ -222,10 +224,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::resident)
 #endif
 }
 
-template <class Tile, bool transpose_a, bool transpose_b, class T, class End>
+template <class Tile, bool transpose_a, bool transpose_b, bool whole, class T, class End>
 void launch(int device, const MatMulExtents& e, const Units& units, const T* a, const T* b, T* c, const End& end,
             Stream stream) {
-  const auto kernel = matmul_mma_kernel<Tile, transpose_a, transpose_b, T, End>;
+  const auto kernel = matmul_mma_kernel<Tile, transpose_a, transpose_b, whole, T, End>;
   constexpr int bytes = Tile::stages * static_cast<int>(sizeof(T)) *
                         (Slab<Tile::BM, transpose_a>::elements + Slab<Tile::BN, !transpose_b>::elements);
   reserve_shared_memory(device, reinterpret_cast<const void*>(kernel), bytes);

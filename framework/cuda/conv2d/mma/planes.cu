@@ -84,12 +84,11 @@ std::unique_ptr<Operator> prepare(const ConvProblem& problem, const Preparation&
       [=, constants = std::move(constants)](Inputs inputs, Outputs outputs, const Execution& execution) {
         Finished finished = end;
         if (adds) finished.by.residual = inputs.back().raw();
-        const tiles::Units units = {16, 16, 16};
         const auto run = [&]<class T>(T*) {
           const auto launch = [&]<class Tile>(Tile) {
-            tiles::launch<Tile, false, false>(constants.device(), e, units, static_cast<const T*>(weights),
-                                              elements<T>(inputs[0]), elements<T>(outputs[0]), finished,
-                                              execution.stream);
+            tiles::launch<Tile, false, false, true>(constants.device(), e, {}, static_cast<const T*>(weights),
+                                                    elements<T>(inputs[0]), elements<T>(outputs[0]), finished,
+                                                    execution.stream);
           };
           large ? launch(Large()) : launch(Small());
         };
