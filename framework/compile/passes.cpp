@@ -46,6 +46,8 @@ constexpr Pass table[] = {
      "outputs are known for which fewer images than the batch may be given"},
     {"moves", single | plain, 0, 0, on_program<simplify_moves>, fuses,
      "moves of elements that follow each other become one"},
+    {"padding", single | plain, 0, 0, on_program<take_padding>, fuses,
+     "zeros around an image that convolutions alone read are their padding"},
     {"eight bits", single | plain, 0, 0, on_program<store_eight_bits>, always,
      "what is quantised is stored so, and read by what computes with it"},
     {"branches", single | plain, 0, 0, on_program<merge_branches>, fuses,

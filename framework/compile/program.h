@@ -117,6 +117,9 @@ void keep_images_apart(Program& program, const CompileOptions& options);
 /// Joins moves of elements that follow each other, also across what is done row by row between them.
 void simplify_moves(Program& program, const CompileOptions& options);
 
+/// Lets convolutions pad the images that they read.
+void take_padding(Program& program, const CompileOptions& options);
+
 /// Stores values of f32 in eight bits between what computes and what reads them so: what is quantised, and what was.
 void store_eight_bits(Program& program, const CompileOptions& options);
 

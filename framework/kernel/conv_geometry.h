@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace lamina {
@@ -8,7 +9,8 @@ namespace lamina {
 ///   input  [batch, in_channels, in_height, in_width]
 ///   weight [out_channels, in_channels / groups, kernel_height, kernel_width]
 ///   output [batch, out_channels, out_height, out_width]
-/// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, each at least 1.
+/// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, each at least 1; or another number, and then
+/// there are as many zeros behind the image as the last window sees.
 struct ConvGeometry {
   std::int64_t batch = 1;
   int in_channels = 0, in_height = 0, in_width = 0;
@@ -25,6 +27,18 @@ struct ConvGeometry {
   constexpr std::int64_t reduction() const { return std::int64_t{group_in_channels()} * kernel_height * kernel_width; }
   constexpr std::int64_t in_pixels() const { return std::int64_t{in_height} * in_width; }
   constexpr std::int64_t out_pixels() const { return std::int64_t{out_height} * out_width; }
+  /// Rows and columns of zeros behind the image: those of the padding, or more.
+  constexpr int zeros_below() const {
+    return std::max(padding_height, (out_height - 1) * stride_height + (kernel_height - 1) * dilation_height + 1 -
+                                        padding_height - in_height);
+  }
+  constexpr int zeros_right() const {
+    return std::max(padding_width, (out_width - 1) * stride_width + (kernel_width - 1) * dilation_width + 1 -
+                                       padding_width - in_width);
+  }
+  constexpr bool is_uneven() const { return zeros_below() > padding_height || zeros_right() > padding_width; }
+  constexpr std::int64_t padded_height() const { return std::int64_t{in_height} + padding_height + zeros_below(); }
+  constexpr std::int64_t padded_width() const { return std::int64_t{in_width} + padding_width + zeros_right(); }
   constexpr std::int64_t input_size() const { return batch * in_channels * in_pixels(); }
   constexpr std::int64_t weight_size() const { return out_channels * reduction(); }
   constexpr std::int64_t output_size() const { return batch * out_channels * out_pixels(); }

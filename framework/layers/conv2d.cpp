@@ -32,9 +32,9 @@ void require_countable(const ConvGeometry& g, const Shape& input) {
 
 /// Length of one side of the output, or a message about why there is none.
 int output_extent(std::string_view side, const Shape& input, std::int64_t extent, int kernel, int stride, int padding,
-                  int dilation) {
+                  int more, int dilation) {
   const std::int64_t window = std::int64_t{dilation} * (kernel - 1) + 1;
-  const std::int64_t room = padded(extent, padding);
+  const std::int64_t room = padded(extent, padding) + more;
   if (window > room) {
     detail::fail("conv2d: kernel of ", side, ' ', window, " (dilation included) is larger than the padded input of ",
                  side, ' ', room, " (input ", input, ')');
@@ -81,15 +81,16 @@ ConvGeometry Conv2d::geometry(const Shape& input) const {
   g.in_height = static_cast<int>(input[2]);
   g.in_width = static_cast<int>(input[3]);
   g.out_channels = o.out;
-  g.out_height =
-      output_extent("height", input, input[2], o.kernel.height, o.stride.height, o.padding.height, o.dilation.height);
-  g.out_width =
-      output_extent("width", input, input[3], o.kernel.width, o.stride.width, o.padding.width, o.dilation.width);
+  g.out_height = output_extent("height", input, input[2], o.kernel.height, o.stride.height, o.padding.height,
+                               more_.height, o.dilation.height);
+  g.out_width = output_extent("width", input, input[3], o.kernel.width, o.stride.width, o.padding.width, more_.width,
+                              o.dilation.width);
   g.kernel_height = o.kernel.height;
   g.kernel_width = o.kernel.width;
   g.padding_height = o.padding.height;
   g.padding_width = o.padding.width;
-  const std::int64_t height = padded(g.in_height, g.padding_height), width = padded(g.in_width, g.padding_width);
+  const std::int64_t height = padded(g.in_height, g.padding_height) + more_.height,
+                     width = padded(g.in_width, g.padding_width) + more_.width;
   g.stride_height = detail::step_within(o.stride.height, height);
   g.stride_width = detail::step_within(o.stride.width, width);
   g.dilation_height = detail::step_within(o.dilation.height, height);
@@ -164,7 +165,7 @@ std::shared_ptr<const Conv2d> Conv2d::scaled(const detail::PerChannel& factors) 
 std::shared_ptr<Conv2d> Conv2d::with(Conv2dOptions options, Tensor weight, Tensor bias) const {
   options.bias = bias.defined();
   auto result = std::make_shared<Conv2d>(options);
-  result->scaled_ = scaled_, result->chain_ = chain_, result->pool_ = pool_;
+  result->more_ = more_, result->scaled_ = scaled_, result->chain_ = chain_, result->pool_ = pool_;
   result->set_weight(std::move(weight));
   if (bias.defined()) result->set_bias(std::move(bias));
   return result;
@@ -177,6 +178,15 @@ std::shared_ptr<const Conv2d> Conv2d::with_factors(Tensor weight, Tensor bias, b
   return result;
 }
 
+std::shared_ptr<const Conv2d> Conv2d::with_padding(Size2d before, Size2d behind) const {
+  if (eight_.defined()) return nullptr;
+  Conv2dOptions options = options_;
+  options.padding.height += before.height, options.padding.width += before.width;
+  auto result = with(options, weight(), bias());
+  result->more_.height += behind.height - before.height, result->more_.width += behind.width - before.width;
+  return result;
+}
+
 std::shared_ptr<const Conv2d> Conv2d::without_last_function() const {
   auto result = with(options_, weight(), bias());
   result->chain_.pop_back();
@@ -185,6 +195,7 @@ std::shared_ptr<const Conv2d> Conv2d::without_last_function() const {
 
 std::shared_ptr<const Conv2d> Conv2d::with_live_window(const Shape& input) const {
   const ConvGeometry whole = geometry(input);
+  if (more_.height != 0 || more_.width != 0) return nullptr;  // which is made for the same padding on both sides
   const detail::LiveWindow window = detail::live_window(whole);
   const ConvGeometry& part = window.geometry;
   if (part == whole || eight_.defined() || !weight().defined() || (options_.bias && !bias().defined())) return nullptr;

@@ -56,6 +56,8 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// The same with other weights and maybe a bias; if `scaled`, the channels of the first input are multiplied by the
   /// second, [N, in, 1, 1], as squeeze-and-excite does.
   std::shared_ptr<const Conv2d> with_factors(Tensor weight, Tensor bias, bool scaled) const;
+  /// The same of an image without those zeros around it. Null if it is of codes.
+  std::shared_ptr<const Conv2d> with_padding(Size2d before, Size2d behind) const;
   /// The same without the last of the functions that are done to the result.
   std::shared_ptr<const Conv2d> without_last_function() const;
   /// The same without the taps that see nothing but the padding of images of that shape (kernel/rules/live_window.h).
@@ -71,6 +73,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   std::shared_ptr<Conv2d> with(Conv2dOptions options, Tensor weight, Tensor bias) const;
 
   Conv2dOptions options_;
+  Size2d more_ = 0;      // rows and columns of zeros behind the padding; less than 0: so many of that are not there
   bool scaled_ = false;  // by input 1
   EightBitWeights eight_;
   PointwiseChain chain_;           // of the epilogue

@@ -20,28 +20,30 @@ struct ConvCase {
   int padding_height = 0, padding_width = 0;
   int dilation_height = 1, dilation_width = 1;
   int groups = 1;
+  int more_height = 0, more_width = 0;  ///< zeros behind the image beside the padding
 };
 
 inline ConvGeometry geometry_of(const ConvCase& c) {
-  const auto out = [](int in, int padding, int dilation, int kernel, int stride) {
-    return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  const auto out = [](int in, int padding, int dilation, int kernel, int stride, int more) {
+    return (in + 2 * padding + more - dilation * (kernel - 1) - 1) / stride + 1;
   };
-  return {.batch = c.batch,
-          .in_channels = c.in_channels,
-          .in_height = c.height,
-          .in_width = c.width,
-          .out_channels = c.out_channels,
-          .out_height = out(c.height, c.padding_height, c.dilation_height, c.kernel_height, c.stride_height),
-          .out_width = out(c.width, c.padding_width, c.dilation_width, c.kernel_width, c.stride_width),
-          .kernel_height = c.kernel_height,
-          .kernel_width = c.kernel_width,
-          .stride_height = c.stride_height,
-          .stride_width = c.stride_width,
-          .padding_height = c.padding_height,
-          .padding_width = c.padding_width,
-          .dilation_height = c.dilation_height,
-          .dilation_width = c.dilation_width,
-          .groups = c.groups};
+  return {
+      .batch = c.batch,
+      .in_channels = c.in_channels,
+      .in_height = c.height,
+      .in_width = c.width,
+      .out_channels = c.out_channels,
+      .out_height = out(c.height, c.padding_height, c.dilation_height, c.kernel_height, c.stride_height, c.more_height),
+      .out_width = out(c.width, c.padding_width, c.dilation_width, c.kernel_width, c.stride_width, c.more_width),
+      .kernel_height = c.kernel_height,
+      .kernel_width = c.kernel_width,
+      .stride_height = c.stride_height,
+      .stride_width = c.stride_width,
+      .padding_height = c.padding_height,
+      .padding_width = c.padding_width,
+      .dilation_height = c.dilation_height,
+      .dilation_width = c.dilation_width,
+      .groups = c.groups};
 }
 
 /// "n2 3x11x13 -> 8, k 3x5, s 1x2, p 1x0, d 1x1, g 1"

@@ -25,15 +25,18 @@ struct Case {
   int in = 1, height = 1, width = 1, out = 1;
   int kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1};
   int groups = 1;
+  int more[2] = {0, 0};  ///< zeros behind the image beside the padding
 };
 
 inline ConvGeometry geometry_of(const Case& c) {
   return geometry_of(ConvCase{c.batch, c.in, c.height, c.width, c.out, c.kernel[0], c.kernel[1], c.stride[0],
-                              c.stride[1], c.padding[0], c.padding[1], c.dilation[0], c.dilation[1], c.groups});
+                              c.stride[1], c.padding[0], c.padding[1], c.dilation[0], c.dilation[1], c.groups,
+                              c.more[0], c.more[1]});
 }
 
 /// As `describe` says it: "n2 3x11x13 -> 8, k 3x5, s 2, p 1x0, d 1, g 1" is two images of 3 channels of 11 x 13 pixels
-/// and 8 filters. What is left out is one, or a padding of nothing; one number is for both directions.
+/// and 8 filters. What is left out is one, or a padding of nothing; one number is for both directions. "b 1": more
+/// zeros behind the image.
 inline Case conv(const std::string& text) {
   Case c;
   std::istringstream in(text);
@@ -46,6 +49,7 @@ inline Case conv(const std::string& text) {
                        : key == 's' ? c.stride
                        : key == 'p' ? c.padding
                        : key == 'd' ? c.dilation
+                       : key == 'b' ? c.more
                                     : &c.groups;
     in >> value[0];
     if (key != 'g') value[1] = value[0];

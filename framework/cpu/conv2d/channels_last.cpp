@@ -253,7 +253,7 @@ void ChannelsLastConv::run(const ChannelsLastPointers& pointers, const RowEpilog
           (t.last_row - 1) * g.stride_height - g.padding_height + (g.kernel_height - 1) * g.dilation_height;
       t.top = std::clamp(top, 0, g.in_height);
       t.bottom = std::clamp(bottom + 1, t.top, g.in_height);
-      t.row_pitch = (g.in_width + 2 * std::int64_t{g.padding_width}) * t.channels;
+      t.row_pitch = g.padded_width() * t.channels;
       t.image_pitch = (t.bottom - t.top) * t.row_pitch;
       copy_rows(t, p, *epilogue.functions, copy);
       t.input = copy - t.top * t.row_pitch;

@@ -115,7 +115,7 @@ class ChannelsLastConv {
     return kernel_->tiles[static_cast<std::size_t>(block_vectors(block) - 1)];
   }
   int tile_pixels(int block) const { return std::min(tiles(block).pixels, max_pixels_); }
-  bool copies() const { return scaled_ || (geometry_.padding_width > 0 && !leaves_taps_out_); }
+  bool copies() const { return scaled_ || (geometry_.zeros_right() > 0 && !leaves_taps_out_); }
   std::int64_t rows_read(std::int64_t rows) const;
   int tiles_of(int block, int first_column, int last_column) const;
   void choose_columns();

@@ -97,7 +97,7 @@ int ChannelsLastConv::tiles_of(int block, int first, int last) const {
 void ChannelsLastConv::choose_columns() {
   const ConvGeometry& g = geometry_;
   columns_ = {{0, g.out_width, 0, g.kernel_width}};
-  if (scaled_ || g.padding_width == 0) return;
+  if (scaled_ || g.zeros_right() == 0) return;
   const std::vector<SeenTaps> parts = detail::seen_columns(g);
   // A tile of fewer pixels takes what one of 4 does.
   const auto cost = [](std::int64_t sum, const SeenTaps& part) {
@@ -118,7 +118,7 @@ void ChannelsLastConv::divide() {
   const ConvGeometry& g = geometry_;
   const auto k = static_cast<double>(g.reduction());
   const std::int64_t blocks = std::int64_t{g.groups} * blocks_;
-  const std::int64_t copied_row = (g.in_width + 2 * std::int64_t{g.padding_width}) * g.in_channels;
+  const std::int64_t copied_row = g.padded_width() * g.in_channels;
   // In clock cycles, two multiply-adds in each: the aim is only to weigh what every task does again, copying rows and
   // reading weights, against idle threads. docs/inside/cpu.md has the rates.
   const double block_cost = 0.5 * k * block_vectors(0);

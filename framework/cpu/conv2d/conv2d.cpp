@@ -136,17 +136,18 @@ std::unique_ptr<Operator> prepare_code_lanes(const ConvProblem& problem, const P
   return cpu::prepare_lanes(p.input().format.dtype, problem, p);
 }
 
-constexpr Features of_element = reads::chain | reads::operands, slices = reads::slices,
+constexpr Features of_element = reads::chain | reads::operands, slices = reads::slices, uneven = reads::uneven,
                    of_sums = reads::codes | reads::chain | reads::float_bias | reads::sums | reads::sum_codes;
 
 constexpr Kernel<ConvProblem> table[] = {
     {"lanes", with<cpu::takes_lanes, DType::f32>, with<cpu::prepare_lanes, DType::f32>, cpu::preference::lanes,
-     slices | of_element},
-    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, slices | of_element | reads::scaled, true},
+     uneven | slices | of_element},
+    {"channels_last", takes_channels_last, prepare_channels_last, nullptr, uneven | slices | of_element | reads::scaled,
+     true},
     {"rows", takes_rows, prepare_rows, cpu::preference::rows},
     {"planes", takes_planes, prepare_planes, nullptr, reads::chain},
-    {"eigen", takes, prepare_eigen},
-    {"direct", takes, prepare_direct},
+    {"eigen", takes, prepare_eigen, nullptr, uneven},
+    {"direct", takes, prepare_direct, nullptr, uneven},
     {"bf16_pooled", cpu::takes_pooled, cpu::prepare_pooled, cpu::preference::pooled,
      slices | reads::chain | reads::pool},
     {"bf16_lanes", with<cpu::takes_lanes, DType::bf16>, with<cpu::prepare_lanes, DType::bf16>, nullptr,

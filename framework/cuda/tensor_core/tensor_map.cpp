@@ -21,10 +21,10 @@ cuuint64_t element_bytes(CUtensorMapDataType type) {
 }
 
 /// Where the last window's corner lies, seen from the image's far corner.
-constexpr int far_corner(int padding, int kernel, int dilation) { return padding - (kernel - 1) * dilation; }
+constexpr int far_corner(int zeros, int kernel, int dilation) { return zeros - (kernel - 1) * dilation; }
 
-bool axis_expressible(int stride, int padding, int kernel, int dilation) {
-  const int far = far_corner(padding, kernel, dilation);
+bool axis_expressible(int stride, int padding, int zeros, int kernel, int dilation) {
+  const int far = far_corner(zeros, kernel, dilation);
   return stride <= 8 && padding <= 128 && far >= -128 && far <= 127 && (kernel - 1) * dilation <= 255;
 }
 
@@ -85,8 +85,8 @@ CUtensorMap image_map(const ImageMap& m, const void* data) {
 }
 
 bool im2col_expressible(const ConvGeometry& g) {
-  return axis_expressible(g.stride_height, g.padding_height, g.kernel_height, g.dilation_height) &&
-         axis_expressible(g.stride_width, g.padding_width, g.kernel_width, g.dilation_width);
+  return axis_expressible(g.stride_height, g.padding_height, g.zeros_below(), g.kernel_height, g.dilation_height) &&
+         axis_expressible(g.stride_width, g.padding_width, g.zeros_right(), g.kernel_width, g.dilation_width);
 }
 
 CUtensorMap im2col_map(const ConvGeometry& g, CUtensorMapDataType type, std::int64_t channels, std::int64_t pitch,
@@ -98,8 +98,8 @@ CUtensorMap im2col_map(const ConvGeometry& g, CUtensorMapDataType type, std::int
                                         static_cast<cuuint64_t>(g.batch)};
   const std::array<cuuint64_t, 3> strides{pixel, width * pixel, height * width * pixel};
   const std::array<int, 2> near{-g.padding_width, -g.padding_height};
-  const std::array<int, 2> far{far_corner(g.padding_width, g.kernel_width, g.dilation_width),
-                               far_corner(g.padding_height, g.kernel_height, g.dilation_height)};
+  const std::array<int, 2> far{far_corner(g.zeros_right(), g.kernel_width, g.dilation_width),
+                               far_corner(g.zeros_below(), g.kernel_height, g.dilation_height)};
   const std::array<cuuint32_t, 4> steps{1, static_cast<cuuint32_t>(g.stride_width),
                                         static_cast<cuuint32_t>(g.stride_height), 1};
   CUtensorMap map{};

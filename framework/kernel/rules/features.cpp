@@ -10,7 +10,7 @@ namespace lamina {
 namespace {
 
 /// No kernel reads it.
-constexpr Features nonsense = 1u << 15;
+constexpr Features nonsense = 1u << 31;
 
 Features when(bool has, Features feature) { return has ? feature : 0; }
 
@@ -62,8 +62,9 @@ Features of(const EightBitWeights& eight, const Tensor& float_bias, bool codes, 
 #define LAMINA_HAS(Problem, features, ...)                                   \
   Features of(const Problem& problem, [[maybe_unused]] bool codes) {         \
     [[maybe_unused]] const auto& [__VA_ARGS__] = problem; return features; }
-LAMINA_HAS(ConvProblem, of(eight, bias, codes, of(epilogue) | of_prologue(prologue)), geometry, weight, bias, epilogue,
-           prologue, eight)
+LAMINA_HAS(ConvProblem, of(eight, bias, codes, of(epilogue) | of_prologue(prologue) |
+                                               when(geometry.is_uneven(), reads::uneven)),
+           geometry, weight, bias, epilogue, prologue, eight)
 LAMINA_HAS(LinearProblem, of(eight, bias, codes, of(epilogue)), rows, in, out, weight, bias, epilogue, eight)
 LAMINA_HAS(ConvPairProblem, of(first, codes) | reads::behind(of(second, codes)), first, second, between)
 LAMINA_HAS(ConvSumProblem, of(first, codes), first, second, second_weight)

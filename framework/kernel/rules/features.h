@@ -7,7 +7,7 @@ namespace lamina {
 struct Preparation;
 
 /// What a problem or its Views may have that not every kernel reads, a bit each.
-using Features = std::uint32_t;
+using Features = std::uint64_t;
 
 /// A row of a table names those that its kernel reads (Kernel::reads); it is asked about nothing that has others.
 /// `takes` says in which of their forms.
@@ -23,9 +23,11 @@ inline constexpr Features zero_points = 1u << 7, float_bias = 1u << 8, sums = 1u
                           product = 1u << 11, rounding = 1u << 12, table = 1u << 13;
 /// Bins of boxes in place of a grid.
 inline constexpr Features boxes = 1u << 14;
+/// A ConvGeometry: more zeros behind the image than in front of it.
+inline constexpr Features uneven = 1u << 15;
 
 /// The same of the second of two convolutions.
-constexpr Features behind(Features of) { return of << 16; }
+constexpr Features behind(Features of) { return of << 32; }
 
 }  // namespace reads
 

@@ -35,6 +35,13 @@ const std::vector<Layer> convolutions = {
     {conv("3x9x7 -> 5"), true},
     {conv("n2 64x1x72 -> 128")},
     {conv("n3 49x1x136 -> 77"), true},
+    {conv("n2 3x16x32 -> 32, k 3, s 2, b 1")},
+    {conv("3x32x30 -> 64, k 7, s 2, p 2, b 1")},
+    {conv("n2 64x8x8 -> 64, k 3, s 2, b 1")},
+    {conv("n2 64x9x8 -> 64, k 3x5, p 0x1, b 2x2, g 8")},
+    {conv("n2 32x8x10 -> 32, k 5, s 2, p 1, b 1, g 32")},
+    {conv("13x6x7 -> 9, k 3, s 2x1, p 1, d 2, b 1x3"), true},
+    {conv("n2 15x9x9 -> 9, k 3, s 3, p 1, b -1, g 3"), true},
 };
 
 /// Of one pixel: rows, in, out.

@@ -59,10 +59,8 @@ std::unique_ptr<Operator> direct_because(const ConvProblem& problem, const Prepa
 }
 
 std::size_t padded_image_bytes(const ConvGeometry& g) {
-  if (g.padding_height == 0 && g.padding_width == 0) return 0;  // the image itself will do
-  return static_cast<std::size_t>(g.in_channels * (g.in_height + 2 * std::int64_t{g.padding_height}) *
-                                  (g.in_width + 2 * std::int64_t{g.padding_width})) *
-         sizeof(float);
+  if (g.zeros_below() == 0 && g.zeros_right() == 0) return 0;  // the image itself will do
+  return static_cast<std::size_t>(g.in_channels * g.padded_height() * g.padded_width()) * sizeof(float);
 }
 
 /// [OC, taps] -> [OC / 8, taps, 8].

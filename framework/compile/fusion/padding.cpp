@@ -1,0 +1,85 @@
+// Zeros around an image that convolutions alone read are their padding: behind it there may be more of them than in
+// front of it, as TensorFlow pads what is read with strides.
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "lamina/compile/dataflow.h"
+
+namespace lamina::detail {
+namespace {
+
+struct Zeros {
+  Size2d before = 0, behind = 0;
+};
+
+/// Of one side of an image: so many outsides in front of and behind all its elements, which lie `stride` apart.
+std::optional<std::pair<int, int>> around(const MoveProblem::Axis& axis, std::int64_t elements, std::int64_t stride) {
+  if (axis.offsets.empty()) {
+    const bool same = axis.extent == elements && axis.stride == stride;
+    return same ? std::optional(std::pair(0, 0)) : std::nullopt;
+  }
+  const auto is_inside = [](std::int64_t offset) { return offset >= 0; };
+  const auto first = std::ranges::find_if(axis.offsets, is_inside);
+  const std::int64_t before = first - axis.offsets.begin(), behind = axis.extent - before - elements;
+  if (behind < 0) return std::nullopt;
+  for (std::int64_t i = 0; i < axis.extent; ++i) {
+    const bool outside = i < before || i >= before + elements;
+    if (axis.offsets[static_cast<std::size_t>(i)] != (outside ? -1 : (i - before) * stride)) return std::nullopt;
+  }
+  return std::pair(static_cast<int>(before), static_cast<int>(behind));
+}
+
+/// What a move puts around an image of that shape; nothing if it does anything else.
+std::optional<Zeros> zeros_of(const MoveProblem& move, const Shape& from, const Shape& to) {
+  const std::size_t count = move.axes.size();
+  if (move.fill != 0 || from.rank() != 4 || to.rank() != 4 || count < 2) return std::nullopt;
+  const auto columns = around(move.axes[count - 1], from[3], 1), rows = around(move.axes[count - 2], from[2], from[3]);
+  if (!rows || !columns || move.axes[count - 1].extent != to[3] || move.axes[count - 2].extent != to[2])
+    return std::nullopt;
+  std::int64_t stride = from[2] * from[3];
+  for (std::size_t a = count - 2; a-- > 0; stride *= move.axes[a].extent) {
+    if (!around(move.axes[a], move.axes[a].extent, stride)) return std::nullopt;
+  }
+  if (stride != from.numel()) return std::nullopt;
+  return Zeros{{rows->first, columns->first}, {rows->second, columns->second}};
+}
+
+class Padding : Dataflow {
+ public:
+  using Dataflow::Dataflow;
+
+  void take() {
+    for (Operation& op : program_.operations) take(op);
+    finish();
+  }
+
+ private:
+  void take(Operation& op) {
+    const auto move = move_of(&op);
+    const auto zeros = move ? zeros_of(*move, shape(op.inputs[0]), shape(op.output)) : std::nullopt;
+    if (!zeros || is_coded(op.output)) return;
+    // A CPU's kernels of bf16 copy rows between as many zeros on both sides.
+    const bool narrow = options_.device.is_cpu() && options_.precision != Precision::fp32;
+    if (narrow && zeros->before != zeros->behind) return;
+    const std::vector<int> all(readers(op.output).begin(), readers(op.output).end());
+    std::vector<Operation> longer;
+    for (const int reader : all) {
+      if (reader == none || !convolution(operation(reader), 1)) return;
+      longer.push_back(operation(reader));
+      longer.back().module =
+          dynamic_cast<const Conv2d&>(*operation(reader).module).with_padding(zeros->before, zeros->behind);
+      longer.back().inputs = op.inputs;
+      if (longer.back().module == nullptr || !runs(longer.back())) return;
+      take_names(longer.back(), op);
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) replace(operation(all[i]), std::move(longer[i]));
+  }
+};
+
+}  // namespace
+
+void take_padding(Program& program, const CompileOptions& options) { Padding(program, options).take(); }
+
+}  // namespace lamina::detail
