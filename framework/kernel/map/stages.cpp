@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lamina/kernel/map/axes.h"
+
 namespace lamina {
 namespace {
 
@@ -125,6 +127,37 @@ MapProblem second_stage(const MapProblem& map, const std::vector<std::size_t>& r
   return result;
 }
 
+/// The axes that are left to a second stage: the interleaved ones, `few`, and, where the longest of the other reduced
+/// axes is long, what counts its pieces of up to 128 points. What pieces know then meets in that stage, and not across
+/// the blocks of the first.
+unsigned left_apart(MapProblem& map, unsigned few) {
+  constexpr std::int64_t longest = 128, least = 32;
+  constexpr std::size_t most_axes = 8;
+  const std::size_t rank = map.extents.size();
+  std::size_t axis = rank;
+  for (std::size_t a = 0; a < rank; ++a) {
+    const bool other = map.reduces(a) && ((few >> a) & 1u) == 0;
+    if (other && (axis == rank || map.extents[a] > map.extents[axis])) axis = a;
+  }
+  if (axis == rank || rank == most_axes) return few;
+  std::int64_t piece = longest;
+  while (piece >= least && map.extents[axis] % piece != 0) --piece;
+  if (piece < least || piece == map.extents[axis]) return few;
+  const auto insert = [&](MapAxes& axes, std::int64_t inner) {
+    axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(axis) + 1, inner);
+  };
+  map.extents[axis] /= piece;
+  insert(map.extents, piece);
+  detail::each_strides(map, [&](MapAxes& strides) {
+    insert(strides, strides[axis]);
+    strides[axis] *= piece;
+  });
+  const unsigned pieces = 1u << axis;
+  const auto moved = [&](unsigned axes) { return (axes & (pieces - 1)) | (axes & ~(pieces - 1)) << 1; };
+  map.reduced = moved(map.reduced) | pieces;
+  return moved(few) | pieces;
+}
+
 }  // namespace
 
 unsigned interleaved_axes(const MapProblem& map) {
@@ -150,6 +183,7 @@ MapStages stages_of(const MapProblem& of, int first) {
   MapStages result;
   MapProblem problem = of;
   use_spreads(problem);
+  const unsigned few = interleaved_axes(problem), apart = few == 0 ? 0 : left_apart(problem, few);
   MapProblem rest = problem;
   rest.reduced = 0;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) {
@@ -159,7 +193,6 @@ MapStages stages_of(const MapProblem& of, int first) {
     if (stepping > 0 && problem.extents[a] > 1) return {{of}, {}};  // a single number, and one for each point
     rest.extents[a] = 1;
   }
-  const unsigned apart = interleaved_axes(problem);
   const Between between(problem, apart);
   const auto add = [&](MapProblem stage) {
     result.elements.push_back(between.elements * std::ssize(stage.stores));
