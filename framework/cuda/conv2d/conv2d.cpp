@@ -45,7 +45,7 @@ constexpr Kernel<ConvProblem> table[] = {
     {"tiled", ladder::takes, ladder::prepare_tiled, nullptr, uneven},
     {"im2col", ladder::im2col_takes, ladder::prepare_im2col, nullptr, uneven},
     {"direct_fixed", ladder::takes, ladder::prepare_fixed},
-    {"direct_padded", ladder::takes, ladder::prepare_padded, nullptr, uneven},
+    {"direct_padded", ladder::takes, ladder::prepare_padded},
     {"direct", ladder::takes, ladder::prepare_direct, nullptr, uneven},
     {"int8_stem", stem::codes::takes, stem::codes::prepare, nullptr,
      of_codes | reads::table | reads::pool | reads::rounding},

@@ -132,14 +132,14 @@ MapProblem second_stage(const MapProblem& map, const std::vector<std::size_t>& r
 /// the blocks of the first.
 unsigned left_apart(MapProblem& map, unsigned few) {
   constexpr std::int64_t longest = 128, least = 32;
-  constexpr std::size_t most_axes = 8;
+  constexpr std::size_t longest_rank = 8;
   const std::size_t rank = map.extents.size();
   std::size_t axis = rank;
   for (std::size_t a = 0; a < rank; ++a) {
     const bool other = map.reduces(a) && ((few >> a) & 1u) == 0;
     if (other && (axis == rank || map.extents[a] > map.extents[axis])) axis = a;
   }
-  if (axis == rank || rank == most_axes) return few;
+  if (axis == rank || rank == longest_rank) return few;
   std::int64_t piece = longest;
   while (piece >= least && map.extents[axis] % piece != 0) --piece;
   if (piece < least || piece == map.extents[axis]) return few;

@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(threads)
                       const float* __restrict__ images,  // [N, C, H, W]
                       float* __restrict__ padded,        // [N, C, H + 2 padding, W + 2 padding]
                       Index size) {
-  const auto height = static_cast<Index>(g.padded_height());
-  const auto width = static_cast<Index>(g.padded_width());
+  const auto height = static_cast<Index>(g.in_height + 2 * g.padding_height);
+  const auto width = static_cast<Index>(g.in_width + 2 * g.padding_width);
   const Index step = static_cast<Index>(gridDim.x) * threads;
   for (Index i = static_cast<Index>(blockIdx.x) * threads + threadIdx.x; i < size; i += step) {
     const Index row = i / width;  // over all planes
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(threads)
                                 float* __restrict__ output,        // [N, OC, OH, OW]
                                 Index size, bool relu) {
   const int channels = g.in_channels / g.groups;
-  const auto width = static_cast<int>(g.padded_width());
-  const std::int64_t plane = g.padded_height() * width;
+  const int width = g.in_width + 2 * g.padding_width;
+  const std::int64_t plane = std::int64_t{g.in_height + 2 * g.padding_height} * width;
   const std::int64_t row_step = std::int64_t{g.dilation_height} * width;
   const Index step = static_cast<Index>(gridDim.x) * threads;
 
@@ -100,7 +100,8 @@ void launch(const ConvGeometry& geometry, const Conv2dArguments& arguments, Stre
 }  // namespace
 
 void pad_images(const ConvGeometry& g, const float* images, float* padded, Stream stream) {
-  const std::int64_t size = g.batch * g.in_channels * g.padded_height() * g.padded_width();
+  const std::int64_t size = g.batch * g.in_channels * (g.in_height + 2 * std::int64_t{g.padding_height}) *
+                            (g.in_width + 2 * std::int64_t{g.padding_width});
   const auto native = static_cast<cudaStream_t>(stream);
   if (fits_32_bits(size)) {
     const auto count = static_cast<std::uint32_t>(size);
