@@ -35,7 +35,7 @@ stage "packages" scripts/install-deps.sh
 
 build=build/here
 stage "configuring" configure_here -DLAMINA_PYTHON=OFF
-stage "compiling (over two minutes on two cores)" cmake --build $build --target lamina_command
+stage "compiling (4 to 8 minutes on two cores)" cmake --build $build --target lamina_command
 
 show() {  # in a browser or a file manager, where there is a desktop
   if [ -t 1 ] && command -v xdg-open >/dev/null 2>&1 && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then
