@@ -141,7 +141,7 @@ def other_photographs(page, link, place):
     page.for_everybody("pooling")
     page.go("#model=digits&layer=features.1&photo=cat")
     page.expect("document.querySelector('.doubt').textContent.includes('it is not sure of this photograph')", "a cat is no digit")
-    page.expect("$('found').textContent.includes('scripts/get_classifier.sh of a clone')", "where a model of photographs is to be had")
+    page.expect("$('found').textContent.includes('`scripts/get_classifier.sh` in a clone of Lamina')", "where a model of photographs is to be had")
     browser.run("$('clock').open = true; $('steps').open = true")
     browser.wait("$('profile').children.length > 3")
     page.go("#photo=nothing&model=none&layer=%22&filter=-7&place=a,b")
