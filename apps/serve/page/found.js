@@ -186,7 +186,8 @@ function fillCard(card, model, photo, answer, alone) {
   for (const row of rest) row.hidden = true;
   const more = rest.length ? [element("button", `and ${rest.length} more`)] : [];
   for (const button of more) button.addEventListener("click", () => { for (const row of rest) row.hidden = false; button.remove(); });
-  text.append(list, ...more, ...(alone && hint ? [element("p", hint, "hint")] : []));
+  const chosen = $("model").value, instead = chosen === model.name ? "" : `“${chosen}” names nothing, so “${model.name}” answers. `;
+  text.append(list, ...more, ...(alone && instead + (hint || "") ? [element("p", instead + (hint || ""), "hint")] : []));
   card.append(text);
   card.classList.toggle("unsure", !!unsure);
   return title;
@@ -234,8 +235,7 @@ async function answer() {
     $("found").classList.remove("old");
     return say(failed, true);
   }
-  const silent = byName($("model").value);
-  heading.textContent = (silent && !silent.answers ? `“${silent.name}” names nothing. ` : "") + title;
+  heading.textContent = title;
   const beside = alone && model.answers === "classify";  // the photograph itself is shown below
   beside ? $("right").prepend($("found")) : $("drop").after($("found"));
   $("found").className = alone ? (beside ? "beside" : "alone") : "several";
