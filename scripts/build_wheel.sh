@@ -6,6 +6,7 @@
 #   scripts/build_wheel.sh           for CPUs
 #   scripts/build_wheel.sh --cuda    also for the GPUs of every machine, into dist/cuda/; takes long to compile; needs the
 #                                    driver alone, and runs on the CPU where there is none
+#   CMAKE_BUILD_PARALLEL_LEVEL=2 scripts/build_wheel.sh    two compilers at a time; otherwise as many as there are cores
 #   LAMINA_ARCHITECTURES=90a-real scripts/build_wheel.sh --cuda      for these GPUs only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -8,7 +8,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage="usage: scripts/demo.sh [PHOTO|DIRECTORY ...]
        scripts/demo.sh --page
 Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs (default: those in docs/images).
---page: on a page in the browser, to drop photographs on; Ctrl-C ends it."
+--page: on a page in the browser, to drop photographs on; Ctrl-C ends it.
+CMAKE_BUILD_PARALLEL_LEVEL=2 scripts/demo.sh runs two compilers at a time; otherwise as many as there are cores."
 
 # Nothing is installed or built for a question or a name that is wrong.
 photos=()
