@@ -14,6 +14,7 @@
 #include "json_output.h"
 #include "model_options.h"
 #include "options.h"
+#include "photos/photos.h"
 
 namespace lamina::app {
 namespace {
