@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "lamina/base/names.h"
-#include "models/shipped.h"
 
 namespace lamina::app {
 
 /// A message as the command says it: the library calls settings by their names in C++.
 inline std::string in_commands_words(std::string_view message) {
-  const std::pair<std::string_view, std::string_view> words[] = {
+  constexpr std::pair<std::string_view, std::string_view> words[] = {
       {"CompileOptions::input_shapes", "--input-shape"},
       {"CompileOptions::constants", "--constant NAME=VALUE"},
       {"CompileOptions::capacity", "--capacity"},
@@ -21,7 +20,6 @@ inline std::string in_commands_words(std::string_view message) {
       {"OpenOptions::strip_prefix", "--strip-prefix"},
       {"set Model::preprocess, to torchvision_imagenet() for", "--preprocess does, imagenet for"},
       {"a divisor of 1, a mean of 0 and a std of 1", "--scale 1 alone"},
-      {"configure with -DLAMINA_CUDA=ON", cuda_bringer()},
       {"lamina::class_scores", "lamina classify"}};
   return detail::in_words(std::string(message), words);
 }

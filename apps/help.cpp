@@ -14,6 +14,7 @@
 #include "lamina/base/error.h"
 #include "lamina/base/names.h"
 #include "lamina/base/text_table.h"
+#include "outputs.h"
 #include "photos/photos.h"
 #include "words.h"
 
@@ -276,7 +277,7 @@ std::string problem_of(const CLI::ParseError& error, const CLI::App& app, std::s
     if (const std::size_t comma = names.find(','); comma != names.npos) names.replace(comma, 1, " or ");
     return "expected " + names;
   }
-  if (error.get_name() == "ValidationError") return text;
+  if (error.get_name() == "ValidationError") return as_written(text, command, arguments);
   const bool twice = error.get_name() == "ArgumentMismatch" && text.find("At Most") != text.npos;
   if (twice) return text.substr(0, text.find(": ")) + ": given twice";
   if (error.get_name() == "ArgumentMismatch") return text.substr(0, text.find(": ")) + ": expected a value behind it";

@@ -53,7 +53,7 @@ std::vector<char*> usual_words(int argc, char** argv) {
   std::vector<char*> arguments(argv, argv + argc);
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word == "version") arguments[1] = version;
-  if (word == "help") {
+  if (word == "help" || ((word == "-h" || word == "--help") && argc > 2)) {
     arguments.erase(arguments.begin() + 1);
     const std::string_view about = arguments.size() > 1 ? arguments[1] : "";
     if (about == "help" || about == "version") arguments.pop_back();  // which have no help of their own
@@ -78,7 +78,8 @@ int run_command(int argc, char** argv) {
   app.set_version_flag("--version", std::string("lamina ") + std::string(lamina::version()));
   app.require_subcommand(1);
   app.footer(
-      "lamina COMMAND --help shows the options of a command and an example.\n"
+      "lamina COMMAND --help shows the options of a command and an example. lamina completion bash (or zsh) prints "
+      "what completes a command line, and lamina manual FOLDER writes manual pages.\n"
       "Exit codes: 0 success, 1 the run failed, 2 the command line is wrong.");
   const auto& [detect, quantize, serve] = rooms;
   for (const auto add : {add_features, add_classify, add_segment, detect.add, add_run, add_verify, add_inspect,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -139,7 +140,8 @@ std::vector<std::string> read_labels(const std::string& path) {
   const std::string named = "--labels: " + path;
   detail::require_end(path);
   std::ifstream file(path);
-  if (!file) throw Error(named + ": cannot be read");
+  if (!file)
+    throw Error(fmt::format("cannot read {}: {}", path, detail::words_of(errno, path)), detail::kind_of(errno));
   if (std::filesystem::is_directory(path)) throw Error(named + ": expected class names, one on each line; a folder");
   std::vector<std::string> labels;
   for (std::string line; std::getline(file, line);) {
@@ -184,10 +186,13 @@ Ranking ranked(const Tensor& row, Scores scores, int top) {
   return found;
 }
 
-std::string doubt_of(const Model& model, const std::string& name, int judges, const std::string& photographs) {
+std::string doubt_of(const Model& model, const std::string& name, int judges, const std::string& photographs,
+                     std::size_t count) {
   return fmt::format("{} {} not sure of {}, which may show something else ({} less than 90 %{})", name,
                      model.description.empty() ? "is" : model.description + "; it is", photographs,
-                     judges == 1 ? "its best class has" : fmt::format("its {} best classes have", judges),
+                     judges != 1  ? fmt::format("{} {} best classes have", count == 1 ? "its" : "their", judges)
+                     : count == 1 ? "its best class has"
+                                  : "their best classes have",
                      judges == 1 ? "" : " together");
 }
 

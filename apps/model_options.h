@@ -108,7 +108,8 @@ struct Ranking {
 Ranking ranked(const Tensor& row, Scores scores, int top);
 
 /// Why a model is not sure of `photographs`, "this photograph": what it is for, if it says so, and what was missing.
-std::string doubt_of(const Model& model, const std::string& name, int judges, const std::string& photographs);
+std::string doubt_of(const Model& model, const std::string& name, int judges, const std::string& photographs,
+                     std::size_t count = 1);
 
 /// What --size is of in commands whose photographs become square.
 inline constexpr const char* size_help = "pixels of both sides of the input, where the model leaves them open";

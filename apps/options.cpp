@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "complain.h"
 #include "inputs.h"
-#include "lamina/base/names.h"
 #include "lamina/cuda/runtime/device.h"
 #include "lamina/graph/resolve.h"
 #include "lamina/kernel/device_description.h"

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <lamina/lamina.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -138,6 +139,14 @@ void require_outputs_apart(const CLI::App& command) {
       }
     }
   }
+}
+
+std::string as_written(const std::string& problem, const CLI::App& command, std::span<char* const> arguments) {
+  const std::string name = problem.substr(0, problem.find(':'));
+  const CLI::Option* const option = name.starts_with("--") ? command.get_option_no_throw(name) : nullptr;
+  const auto says = [&](std::string_view argument) { return argument.starts_with(name); };
+  const bool by_place = option != nullptr && option->get_positional() && std::ranges::none_of(arguments, says);
+  return by_place ? "the argument " + problem.substr(2) : problem;
 }
 
 void make_folder(std::string_view option, const fs::path& folder) {

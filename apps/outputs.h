@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,10 @@ void require_apart(const std::string& option, const std::string& output, const s
 /// Before the command runs: the same for every option that it writes to and every other that was given; two outputs
 /// must be two files.
 void require_outputs_apart(const CLI::App& command);
+
+/// What CLI11 says is wrong with a value: with an argument's too it names the option that can stand for it ("--out:
+/// ..."). Where no such option was written, it is "the argument out: ...".
+std::string as_written(const std::string& problem, const CLI::App& command, std::span<char* const> arguments);
 
 /// One path for each file, whatever links and dots lead to it.
 std::filesystem::path real_path(const std::filesystem::path& path);

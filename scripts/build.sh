@@ -3,6 +3,12 @@ case ${1:-} in
   -h | --help) [ ${#BASH_SOURCE[@]} -eq 1 ] || { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "${BASH_SOURCE[1]}"; exit 0; } ;;
 esac
 
+# As many jobs as there are cores (ninja would begin two more), unless who builds says otherwise; and ccache, if it is there.
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache} CMAKE_CUDA_COMPILER_LAUNCHER=${CMAKE_CUDA_COMPILER_LAUNCHER-ccache}
+fi
+
 stages=()
 # stage NAME COMMAND...: runs it, and says how long it took.
 stage() {

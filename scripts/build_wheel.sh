@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Builds the source distribution and a wheel of the Python package into dist/, checks the wheel, and writes beside it
 # what is in it (CycloneDX). One wheel serves every Python from 3.11 on, and systems with glibc 2.35 or later: Debian 12,
-# Ubuntu 22.04, Fedora 36 and what came after them. It installs what is missing, as scripts/demo.sh does, and needs PyPI,
+# Ubuntu 24.04, Fedora 37 and what came after them. It installs what is missing, as scripts/demo.sh does, and needs PyPI,
 # from which come the files that scripts/wheel names and no others.
 #   scripts/build_wheel.sh           for CPUs
 #   scripts/build_wheel.sh --cuda    also for the GPUs of every machine, into dist/cuda/; takes long to compile; needs the
 #                                    driver alone, and runs on the CPU where there is none
+#   CMAKE_BUILD_PARALLEL_LEVEL=2 scripts/build_wheel.sh    two compilers at a time; otherwise as many as there are cores
 #   LAMINA_ARCHITECTURES=90a-real scripts/build_wheel.sh --cuda      for these GPUs only
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/build.sh
 
 settings=(-Ccmake.define.LAMINA_CUDA=OFF)
-compiling=" (about three minutes on two cores)"
+compiling=" (up to 15 minutes on two cores)"
 kind=cpu dist=dist
 case ${1:-} in
   '') ;;

@@ -8,7 +8,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage="usage: scripts/demo.sh [PHOTO|DIRECTORY ...]
        scripts/demo.sh --page
 Builds Lamina and shows what the 96 filters of AlexNet's first layer see in photographs (default: those in docs/images).
---page: on a page in the browser, to drop photographs on; Ctrl-C ends it."
+--page: on a page in the browser, to drop photographs on; Ctrl-C ends it.
+CMAKE_BUILD_PARALLEL_LEVEL=2 scripts/demo.sh runs two compilers at a time; otherwise as many as there are cores."
 
 # Nothing is installed or built for a question or a name that is wrong.
 photos=()
@@ -35,7 +36,7 @@ stage "packages" scripts/install-deps.sh
 
 build=build/here
 stage "configuring" configure_here -DLAMINA_PYTHON=OFF
-stage "compiling (over two minutes on two cores)" cmake --build $build --target lamina_command
+stage "compiling (4 to 8 minutes on two cores)" cmake --build $build --target lamina_command
 
 show() {  # in a browser or a file manager, where there is a desktop
   if [ -t 1 ] && command -v xdg-open >/dev/null 2>&1 && [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ]; then

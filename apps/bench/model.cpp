@@ -275,7 +275,7 @@ void add_bench_model(CLI::App& group) {
       "  lamina bench model --arch alexnet --batch 8\n"
       "  lamina bench model --arch alexnet --batch 256 --precision fp16 --photos --inputs pinned --plans 2\n"
       "  lamina bench model --arch resnet18 --batch 256 --precision fp16 --photos --device cuda:all --plans 2\n"
-      "  lamina bench model --model weights/digits.safetensors");
+      "  lamina bench model --model digits");
   command->callback([options] { bench(*options); });
 }
 

@@ -224,7 +224,7 @@ void classify(ClassifyOptions options) {
   progress.clear();
   report.finish();
   if (unsure > 0) {
-    complain(doubt_of(model, options.model.source(), judges, which_of(unsure, done - failed)));
+    complain(doubt_of(model, options.model.source(), judges, which_of(unsure, done - failed), unsure));
   }
   const bool stopped = Interruptible::report(done, photos.size());
   const double seconds = watch.lap() / 1000;
@@ -256,13 +256,13 @@ void add_classify(CLI::App& app) {
   command->add_flag("--csv", options->csv, "answer in CSV")->excludes(json);
   options->run.add_to(*command, true);
   command->footer(
-      "Names the most probable classes. Without --model it is the classifier that `" + classifier_bringer() +
-      "` brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
+      "Names the most probable classes. Without --model it is the classifier that " + classifier_bringer() +
+      " brings into ~/.local/share/lamina, of ImageNet's 1000 classes. A photograph that cannot be read is reported "
       "and skipped; the exit code is then 1. With --json each photograph has network_ms, the milliseconds that the "
       "network took. Ctrl-C stops after the batch under way, with the answers until then.\n"
       "Example:\n"
-      "  lamina classify weights/digits/7.png --model weights/digits.safetensors\n"
-      "  lamina classify docs/images --arch alexnet --weights alexnet-owt-7be5be79.pth");
+      "  lamina classify photo.jpg --model digits\n"
+      "  lamina classify photos/ --model resnet50.onnx --preprocess imagenet --labels imagenet");
 }
 
 }  // namespace lamina::app

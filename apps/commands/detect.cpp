@@ -195,7 +195,7 @@ void add_detect(CLI::App& app) {
       "A model: " +
       made_by +
       "\nExample:\n"
-      "  lamina detect docs/images/astronaut.png --model yolo11n.onnx --json -");
+      "  lamina detect photo.jpg --model yolo11n.onnx --json -");
 }
 
 }  // namespace lamina::app

@@ -29,12 +29,14 @@ nlohmann::ordered_json rooms_json() {
   return json;
 }
 
-/// "detect, quantize, no serve"
+/// "detect, quantize; not in it: serve"
 std::string rooms_text() {
-  std::string text;
-  for (const Room& room : rooms)
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", room.add ? "" : "no ", room.command);
-  return text;
+  std::string here, absent;
+  for (const Room& room : rooms) {
+    std::string& text = room.add == nullptr ? absent : here;
+    text += (text.empty() ? "" : ", ") + std::string(room.command);
+  }
+  return (here.empty() ? "none" : here) + (absent.empty() ? "" : "; not in it: " + absent);
 }
 
 nlohmann::ordered_json as_json(const DeviceDescription& cpu, const cuda::BackendInfo& backend) {
@@ -75,7 +77,7 @@ void doctor(const JsonOutput& json) {
   fmt::print("lamina {}\n", version());
   fmt::print("cpu: {} threads, {}, bf16 by {}, eight bits by {}\n", ThreadPool::default_threads(),
              name(cpu.instructions), bf16_unit(cpu), int8_unit(cpu));
-  fmt::print("commands that builds can leave out: {}\n", rooms_text());
+  fmt::print("of the commands that a build can leave out, this one has: {}\n", rooms_text());
   fmt::print("photographs: {}\n", image_formats());
   fmt::print("jpeg: {}\n", jpeg_decoder());
   if (!backend.built) {

@@ -94,7 +94,7 @@ FeatureOutcome FeatureExtractor::process(const fs::path& photo) {
   std::string list;
   auto json = nlohmann::ordered_json::array();
   for (const Strength& s : strongest(maps, 5)) {
-    list += fmt::format("{}#{} ({:.2f}, {:.1f})", list.empty() ? "" : ", ", s.map, s.mean, s.largest);
+    list += fmt::format("{}#{} ({:.2f}, {:.2f})", list.empty() ? "" : ", ", s.map, s.mean, s.largest);
     json.push_back({{"map", s.map}, {"mean", s.mean}, {"largest", s.largest}, {"share", s.share}});
   }
   outcome.json = {{"photo", name_of_photo(photo)},

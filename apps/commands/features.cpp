@@ -132,10 +132,10 @@ void add_features(CLI::App& app) {
       "In a folder no picture replaces another one: a second one of that name gets a number.\n"
       "A photograph that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
-      "  lamina features docs/images/chelsea.png --out chelsea-features.png\n"
-      "  lamina features docs/images --out pictures --sheet sheet.png\n"
-      "  lamina features docs/images/chelsea.png --explain 150,80 --filter 54\n"
-      "  lamina features docs/images/chelsea.png --model weights/digits.safetensors --layer features.3");
+      "  lamina features photo.jpg --out filters.png\n"
+      "  lamina features photos/ --out pictures --sheet sheet.png\n"
+      "  lamina features photo.jpg --explain 150,80 --filter 54\n"
+      "  lamina features photo.jpg --model digits --layer features.3");
 }
 
 }  // namespace lamina::app

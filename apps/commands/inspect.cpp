@@ -263,7 +263,7 @@ void add_inspect(CLI::App& app) {
   command->add_flag("--photos", options->photos, "a plan that takes photographs in eight bits, as classify runs it");
   options->json.add_to(*command, "all of it, of the plan its memory,");
   options->run.add_to(*command);
-  command->footer("Example:\n  lamina inspect weights/alexnet-conv1.safetensors --batch 256");
+  command->footer("Example:\n  lamina inspect alexnet-conv1 --batch 256");
 }
 
 }  // namespace lamina::app

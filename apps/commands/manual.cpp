@@ -22,6 +22,7 @@ void write_manual(const std::filesystem::path& folder, const CLI::App& app) {
   for (const auto& [name, page] : manual_pages(app)) write(folder / "man/man1" / (name + ".1"), page);
   write(folder / "bash-completion/completions/lamina", bash_completion(app));
   write(folder / "zsh/vendor-completions/_lamina", zsh_completion(app));
+  fmt::print("wrote manual pages and completions for bash and zsh below {}\n", folder.string());
 }
 
 }  // namespace

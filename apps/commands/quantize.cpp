@@ -60,7 +60,7 @@ std::vector<Tensor> read_samples(const Photos& photos, const Graph& graph, const
 }
 
 std::string table_of(const Quantized& quantized) {
-  detail::TextTable table({"layer", "op", "error alone", ""});
+  detail::TextTable table({"layer", "op", "error if it alone is in eight bits", ""});
   for (const QuantizedLayer& layer : quantized.layers) {
     const bool measured = layer.quantized || layer.why == "its error";
     table.add({layer.name, layer.op, measured ? fmt::format("{:.5f}", layer.error) : "",
@@ -177,7 +177,7 @@ void add_quantize(CLI::App& app) {
       "photograph "
       "that cannot be read is reported and skipped; the exit code is then 1.\n"
       "Example:\n"
-      "  lamina quantize digits weights/digits --out digits8.safetensors --max-error 0.05");
+      "  lamina quantize digits photos/ --out digits8.safetensors --max-error 0.05");
 }
 
 }  // namespace lamina::app

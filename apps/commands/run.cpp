@@ -109,7 +109,7 @@ void add_run(CLI::App& app) {
   options->run.add_to(*command);
   command->footer(
       "Example:\n"
-      "  lamina run --model weights/alexnet-conv1.safetensors --input docs/images/chelsea.png --out maps.safetensors");
+      "  lamina run --model alexnet-conv1 --input photo.jpg --out maps.safetensors");
 }
 
 }  // namespace lamina::app

@@ -125,7 +125,7 @@ void add_segment(CLI::App& app) {
       "A model: " +
       made_by +
       "\nExample:\n"
-      "  lamina segment docs/images/coffee.png --model lraspp.onnx --json -");
+      "  lamina segment photo.jpg --model lraspp.onnx --json -");
 }
 
 }  // namespace lamina::app

@@ -114,8 +114,8 @@ void add_serve(CLI::App& app) {
       ->add_option(
           "--model", options->service.models,
           "a model file, called as the file without extension; once for each (default: the first layer and the digits "
-          "that ship, and what `" +
-              classifier_bringer() + "` brought)")
+          "that ship, and what " +
+              classifier_bringer() + " brought)")
       ->transform(shipped(model_file))
       ->allow_extra_args(false);
   host.said.add_to(*command);

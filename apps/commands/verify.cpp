@@ -14,6 +14,7 @@
 #include "json_output.h"
 #include "model_options.h"
 #include "options.h"
+#include "photos/photos.h"
 
 namespace lamina::app {
 namespace {
@@ -80,8 +81,8 @@ class Verifier {
   /// Whether all passed, which it says.
   bool finish() const {
     const bool passed = first_failure_.empty();
-    say(passed ? fmt::format("pass: {} comparisons within atol {:g} of rms + rtol {:g}\n", compared_, tolerance_.atol,
-                             tolerance_.rtol)
+    say(passed ? fmt::format("pass: {} comparison{} within atol {:g} of rms + rtol {:g}\n", compared_,
+                             compared_ == 1 ? "" : "s", tolerance_.atol, tolerance_.rtol)
                : fmt::format("FAIL: the first to diverge is {}\n", first_failure_));
     return passed;
   }
@@ -252,8 +253,8 @@ void add_verify(CLI::App& app) {
       "With --against it compares outputs alone, and says how far each moved: whether a precision will do.\n"
       "Tolerances, if none are given: fp32 rtol 1e-4, atol 3e-5; tf32 and fp16 1e-3, 2e-2; bf16 1e-2, 2e-1.\n"
       "Example:\n"
-      "  lamina verify --model tests/golden/network.safetensors --golden tests/golden/network-golden.safetensors\n"
-      "  lamina verify --model digits --against fp32 --input weights/digits/7.png");
+      "  lamina verify --model model.safetensors --golden golden.safetensors\n"
+      "  lamina verify --model digits --against fp32 --input photo.jpg");
 }
 
 }  // namespace lamina::app

@@ -59,7 +59,8 @@ std::string model_file(const std::string& name) {
   const auto networks = network_names();
   if (std::ranges::find(networks, name) != networks.end())
     throw Error(fmt::format("{} is a network without weights: --arch {} --weights FILE runs it", name, name));
-  const std::vector<std::string> names = {"digits", "alexnet-conv1", "classifier"};
+  std::vector<std::string> names = {"digits", "alexnet-conv1"};
+  if (!fetched_classifier().empty()) names.emplace_back("classifier");
   throw Error(fmt::format("cannot read {}: there is no such file, and no model of that name{}", detail::printable(name),
                           detail::nearest_text(name, names)));
 }
@@ -71,12 +72,8 @@ std::string fetched_classifier() {
 }
 
 std::string classifier_bringer() {
-  return package_folder() == "/" ? "scripts/get_classifier.sh of a clone" : "python -m lamina.get_classifier";
-}
-
-std::string_view cuda_bringer() {
-  return package_folder() == "/" ? "configure with -DLAMINA_CUDA=ON"
-                                 : "scripts/build_wheel.sh --cuda of a clone makes a package that has it";
+  return package_folder() == "/" ? "`scripts/get_classifier.sh` in a clone of Lamina"
+                                 : "`python -m lamina.get_classifier`";
 }
 
 std::string labels_file(const std::string& name) {

@@ -20,10 +20,8 @@ std::string labels_file(const std::string& name);
 /// The classifier that `lamina.get_classifier` brought into the user's data folder; empty where there is none.
 std::string fetched_classifier();
 
-/// What brings it: "python -m lamina.get_classifier" of the Python package that this command is in, else the script of
-/// a clone.
+/// What brings it: "`python -m lamina.get_classifier`" of the Python package that this command is in, else the script
+/// of a clone. The command is in backticks, for users copy it.
 std::string classifier_bringer();
-/// What gives a build without CUDA one with it, likewise.
-std::string_view cuda_bringer();
 
 }  // namespace lamina::app

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "lamina/base/names.h"
 #include "lamina/images/codecs/codec.h"
 #include "outputs.h"
 #include "pictures/text.h"

@@ -129,7 +129,7 @@ std::string summary(const FoundThings& found) {
     }
   }
   std::string text;
-  for (const auto& [name, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  for (const auto& [name, count] : counts) text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", name, count);
   return text.empty() ? "nothing" : text;
 }
 

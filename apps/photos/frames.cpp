@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "lamina/base/content.h"
 #include "pictures/text.h"
 
 namespace lamina::app {
@@ -83,6 +84,11 @@ struct Scratch {
   }
 };
 
+[[noreturn]] void no_image(Bytes stream) {
+  throw Error("stdin: expected PNG, JPEG or PPM images one after the other, as ffmpeg -f image2pipe writes them" +
+              detail::found_content(std::as_bytes(stream)));
+}
+
 }  // namespace
 
 std::size_t picture_length(Bytes stream) {
@@ -90,7 +96,7 @@ std::size_t picture_length(Bytes stream) {
   if (begins(stream, "\xff\xd8")) return jpeg_length(stream);
   if (begins(stream, "P6")) return ppm_length(stream);
   if (stream.size() < 8) return 0;
-  throw Error("stdin: expected PNG, JPEG or PPM images one after the other, as ffmpeg -f image2pipe writes them");
+  no_image(stream);
 }
 
 std::vector<fs::path> frames_of_stdin() {
@@ -111,6 +117,8 @@ std::vector<fs::path> frames_of_stdin() {
     }
     if (stream.size() - begin > most) throw Error("stdin: an image of more than 1 GiB");
   }
+  const Bytes rest = Bytes(stream).subspan(begin);
+  if (rest.size() < 8 && !detail::content_of(std::as_bytes(rest)).name.empty()) no_image(rest);
   if (begin < stream.size()) throw Error(fmt::format("stdin: image {} is not complete", frames.size() + 1));
   if (frames.size() == 1) {  // no frame of a video: its pictures are named after where it came from
     const fs::path alone = scratch.folder / ("stdin" + frames[0].extension().string());

@@ -92,8 +92,9 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, int s
   if (!form || !is_side(form->height) || !is_side(form->width)) {
     throw Error(
         fmt::format("{}: expected a model with one input for photographs, [N, 3, H, W] or [N, H, W, 3], of three "
-                    "channels or one; {} is {}",
-                    shapes.empty() ? source : "--input-shape", input_node(graph).name, shape.to_string()));
+                    "channels or one; {} is {}{}",
+                    shapes.empty() ? source : "--input-shape", detail::quote(input_node(graph).name), shape.to_string(),
+                    form ? "" : "; lamina run takes tensors"));
   }
   const auto known = [](std::int64_t side, std::int64_t other) {
     return static_cast<int>(std::max<std::int64_t>({side == open ? other : side, 0}));
@@ -103,7 +104,8 @@ std::array<int, 2> sides_of(const Graph& graph, const InputShapes& shapes, int s
     const Graph::Node& input = input_node(graph);
     throw Error(fmt::format(
         "--size: expected {}, as {} says, got {}", sides_text(height, width),
-        shapes.empty() ? fmt::format("the model's input {} {}", input.name, input.shape->to_string()) : "--input-shape",
+        shapes.empty() ? fmt::format("the model's input {} {}", detail::quote(input.name), input.shape->to_string())
+                       : "--input-shape",
         size));
   }
   return {height, width};
@@ -226,6 +228,7 @@ Preprocess PreprocessOptions::levels_over(Preprocess base) const {
 
 Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, const std::string& source) const {
   const bool in_parts = !(fit + scale + mean + std).empty();
+  auto [height, width] = sides_of(model.graph, shapes, size, source);  // throws where its input is no photograph
   if (name.empty() && !model.preprocess && !in_parts) {
     require_purpose(model, source, "segment", ", --preprocess yolo says here how a photograph becomes its input");
     const bool whole = model.graph.inputs().size() == 1 && !is_float(input_node(model.graph).dtype);
@@ -237,7 +240,6 @@ Preprocess PreprocessOptions::of(const Model& model, const InputShapes& shapes, 
   }
   Preprocess result =
       name.empty() ? model.preprocess.value_or(Preprocess{.resize = 0, .crop = 0}) : named_preprocess(name);
-  auto [height, width] = sides_of(model.graph, shapes, size, source);
   const Graph::Node& input = input_node(model.graph);
   if (!given() && shapes.empty() && height > 0 && (result.crop != height || result.width() != width)) {
     throw Error(fmt::format("{}: expected a model with one input [N, 3, {}, {}] for its photographs, {} is {}", source,

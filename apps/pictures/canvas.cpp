@@ -32,6 +32,8 @@ Color mixed(Color from, Color to, float part) {
   return result;
 }
 
+int brightness(Color color) { return (299 * color[0] + 587 * color[1] + 114 * color[2]) / 1000; }
+
 Color pixel_of(const Image& image, int x, int y) {
   const std::uint8_t* pixel = image.rgb.data() + (std::ptrdiff_t{y} * image.width + x) * 3;
   return {pixel[0], pixel[1], pixel[2]};

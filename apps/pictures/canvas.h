@@ -18,6 +18,8 @@ Color inferno(float value);
 
 /// The colour that lies `part` of the way from the one to the other.
 Color mixed(Color from, Color to, float part);
+/// How bright it looks, from 0 to 255.
+int brightness(Color color);
 /// The colour at `value` from 0, the first, to 1, the last; beyond them these.
 Color along(std::span<const Color> stops, float value);
 

@@ -89,7 +89,8 @@ class Drawing {
   void draw_labels() {
     for (auto l = labels_.rbegin(); l != labels_.rend(); ++l) {
       canvas_.fill(l->left, l->top, l->width, l->height, l->color);
-      canvas_.text(l->left + text_ / 2, l->top + text_ / 2, l->text, text_, style::background);
+      canvas_.text(l->left + text_ / 2, l->top + text_ / 2, l->text, text_,
+                   brightness(l->color) > 125 ? style::background : style::ink);
     }
   }
 

@@ -145,8 +145,7 @@ void draw_over_photo(Canvas& canvas, int x, int y, int size, const Image& photo,
         return std::lerp(value_at(map, r, columns.low), value_at(map, r, columns.high), columns.part);
       };
       const float place = scale.place(std::lerp(along(rows.low), along(rows.high), rows.part));
-      const Color pixel = pixel_of(below, column, row);
-      const int grey = (299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2]) / 1000;
+      const int grey = brightness(pixel_of(below, column, row));
       const int dark = static_cast<int>(std::lround(dimmed * static_cast<float>(grey)));
       // As light is added, so that the photograph shows under strong maps too; little of it where they are weak.
       const float shown = std::isnan(place) ? 0.0f : place;

@@ -45,7 +45,7 @@ bool on_outline(const ClassMap& map, int x, int y, int thickness) {
   return false;
 }
 
-/// Lays the colours over the photograph.
+/// Lays the colours over the photograph, which is grey under them: they are those of the legend then.
 void tint(SegmentPicture& p, int thickness) {
   std::vector<Color> colors;  // of the classes, as far as they occur
   std::size_t i = 0;
@@ -54,7 +54,8 @@ void tint(SegmentPicture& p, int thickness) {
       const std::uint16_t index = p.map.classes[i];
       if (p.background && index == 0) continue;
       std::uint8_t* pixel = p.photo.rgb.data() + i * 3;
-      const Color photo{pixel[0], pixel[1], pixel[2]};
+      Color photo{};
+      photo.fill(static_cast<std::uint8_t>(brightness({pixel[0], pixel[1], pixel[2]})));
       Color color{};
       if (index == ClassMap::unseen) {
         color = mixed(photo, background, dimmed);

@@ -67,8 +67,8 @@ Reply Service::classify(const Call& call) {
       return other->answers() != "classify" || !other->model().description.empty();
     });
     if (lacking) {
-      json["advice"] = fmt::format(
-          "For photographs: \"{}\" brings a model of 1000 classes; then start this server again", classifier_bringer());
+      json["advice"] = fmt::format("For photographs: {} brings a model of 1000 classes; then start this server again",
+                                   classifier_bringer());
     }
   }
   return {.body = dumped(json)};

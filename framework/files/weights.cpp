@@ -33,6 +33,9 @@ detail::StoredTensors read_any(std::shared_ptr<const detail::MappedFile> file, c
     fail(file->path(), ": not an ONNX model, which begins with its ir_version (a byte 08, then the number)",
          found_content(bytes));
   }
+  if (looks_like_onnx(bytes)) {
+    fail(file->path(), ": this is an ONNX model, and no file of tensors (.safetensors, .npy, .npz or .pth)");
+  }
   // Of what begins as a pickle and is none, the first byte is of a length.
   if (bytes[0] != std::byte{0x80} && !content_of(bytes).name.empty())
     fail(file->path(), ": not a safetensors, .onnx, .npy or .pth file", found_content(bytes));

@@ -86,7 +86,7 @@ std::vector<int> Graph::optional_inputs() const {
 
 int Graph::check(Value value) const {
   if (value.node < 0 || value.node >= static_cast<int>(nodes_.size()) || (value.graph != 0 && value.graph != id_))
-    detail::fail("graph: a value of another graph was used (its node ", value.node, ')');
+    detail::fail("graph: a value of another graph was used, which is number ", value.node, " of that graph's nodes");
   return value.node;
 }
 
@@ -192,6 +192,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
   std::string problems;
   constexpr int max_suggestions = 20;
   int suggestions = 0;
+  bool alike = false;  // whether any name is, or is nearly, one of the file's
   for (const Node& node : nodes_) {
     if (node.module == nullptr) continue;
     for (const Module::Parameter& parameter : node.module->parameters()) {
@@ -199,18 +200,25 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       used.insert(name);
       const TensorInfo* info = weights.info(name);
       if (info == nullptr) {
-        problems += detail::concat("\n  missing: ", name, ' ', parameter.shape,
-                                   suggestions++ < max_suggestions ? detail::nearest_text(name, names) : "");
+        std::string nearest = suggestions++ < max_suggestions ? detail::nearest_text(name, names) : "";
+        if (!nearest.starts_with("; nearest")) nearest.clear();  // which names there are is said once, at the end
+        alike = alike || !nearest.empty();
+        problems += detail::concat("\n  missing: ", name, ' ', parameter.shape, nearest);
       } else if (!std::ranges::equal(info->shape, parameter.shape.extents())) {
         problems += detail::concat("\n  wrong shape: ", name, ": expected ", parameter.shape, ", got ",
                                    detail::shape_text(info->shape));
       }
+      alike = alike || info != nullptr;
       if (info == nullptr || !problems.empty()) continue;
       assignments.push_back({node.module.get(), parameter.name, weights.at(name).to(parameter.dtype)});
     }
   }
   if (!problems.empty()) {
     require_no_prefix(nodes_, weights, names);
+    if (!alike) {
+      detail::fail("the weights do not fit the graph: none of its ", used.size(), " parameters is among the ",
+                   names.size(), " of the file", detail::nearest_text(*used.begin(), names));
+    }
     detail::fail("the weights do not fit the graph:", problems);
   }
   ++changes_;

@@ -90,6 +90,10 @@ Preprocess named_preprocess(std::string_view name, const Graph& graph) {
   const Preprocess settings = named_preprocess(name);
   if (graph.inputs().size() != 1) return settings;
   const auto form = picture_input(*graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])].shape);
+  if (const Graph::Node& input = graph.nodes()[static_cast<std::size_t>(graph.inputs()[0])];
+      !form && input.shape->rank() != 4 && *input.shape != Shape{any_rank}) {
+    detail::fail("preprocess: the model's input ", detail::quote(input.name), ' ', *input.shape, " is no photograph");
+  }
   constexpr std::int64_t most = 10000;  // of Preprocess::crop
   const auto is_side = [](std::int64_t side) { return side > 0 && side <= most; };
   if (!form || !is_side(form->height) || !is_side(form->width)) return settings;

@@ -9,6 +9,7 @@
 
 #include "lamina/base/atomic_file.h"
 #include "lamina/base/content.h"
+#include "lamina/base/text_table.h"
 #include "lamina/images/codecs/codec.h"
 #include "lamina/images/exif.h"
 
@@ -63,7 +64,8 @@ Image decode_image(std::span<const std::byte> bytes, std::string_view name, cons
   const detail::EncodedImage file(bytes, name);
   const auto [codec, size, orientation, memory] = look_at(file, options);
   if (memory > options.memory) {
-    file.fail("decoding it takes ", memory, " bytes of memory, more than the ", options.memory, " that it may take");
+    file.fail("decoding it takes ", detail::format_bytes(memory), " of memory, more than the ",
+              detail::format_bytes(options.memory), " that it may take");
   }
   const bool on_white = size.alpha && options.transparency == Transparency::on_white;
   try {
@@ -137,7 +139,8 @@ void EncodedImage::require_size(std::int64_t width, std::int64_t height) const {
   if (width < 1 || height < 1) fail("damaged: the header says ", width, " x ", height, " pixels");
   // Dividing avoids the overflow that multiplying sizes from a file invites.
   if (width > max_image_pixels / height) {
-    fail("too large: the header says ", width, " x ", height, " pixels; at most ", max_image_pixels, " are allowed");
+    fail("too large: the header says ", width, " x ", height, " pixels; at most ", max_image_pixels / 1'000'000,
+         " megapixels are allowed");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lamina/base/error.h"
+#include "lamina/base/names.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/module/run_once.h"
 
@@ -11,7 +12,11 @@ namespace lamina {
 void Module::set_parameter(std::string_view name, Tensor value) {
   const auto found =
       std::find_if(parameters_.begin(), parameters_.end(), [&](const auto& p) { return p.name == name; });
-  if (found == parameters_.end()) detail::fail(op(), ": this layer has no ", name);
+  if (found == parameters_.end()) {
+    std::vector<std::string> names;
+    for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
+    detail::fail(op(), ": there is no parameter ", detail::quote(name), detail::nearest_text(name, names));
+  }
   if (value.dtype() != found->dtype || value.shape() != found->shape || !value.device().is_cpu()) {
     detail::fail(op(), ": expected a ", name, " of ", found->dtype, ' ', found->shape, " on cpu, got ",
                  value.description());

@@ -24,7 +24,9 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 std::string_view foreign_kind(const FlatNode& node) {
   if (contains(node.domain, "training")) return "training";
   if (is_microsoft(node.domain, node.op)) return "";
-  if (!node.domain.empty()) return "of another domain, without a function in the model";
+  if (node.domain.starts_with("ai.onnx.ml"))
+    return "decision trees, SVMs and texts are no networks: keep ONNX Runtime for this file";
+  if (!node.domain.empty()) return "Lamina has no ops of this domain, and the model does not define it";
   const bool chosen = node.op == "If" && node.inputs.size() == 3;  // bodies.cpp's own, as is a Loop without a body
   const bool unrolled = node.op == "Loop" && node.arguments.empty() && node.inputs.size() > 5;
   if (!chosen && !unrolled && std::ranges::find(control_flow, node.op) != control_flow.end()) return "control flow";

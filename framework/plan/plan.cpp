@@ -23,9 +23,13 @@ Shape shape_for(const Plan::Impl::Port& port, std::int64_t images) {
 
 void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, std::int64_t images, Device device) {
   if (!tensor.defined() || tensor.dtype() != port.dtype || tensor.shape() != shape_for(port, images)) {
-    const bool more = tensor.defined() && port.batched && tensor.shape().rank() > 0 && tensor.shape()[0] > images;
+    const std::size_t rank = tensor.defined() ? tensor.shape().rank() : 0, wanted = port.shape.rank();
+    const bool more = port.batched && rank > 0 && rank == wanted && tensor.shape()[0] > images;
+    const bool alone = port.batched && tensor.defined() && rank + 1 == wanted;
     fail(port.name, ": expected ", port.dtype, ' ', shape_for(port, images), " as compiled, got ", tensor.description(),
-         more ? "; fewer images may be given, not more" : "");
+         more    ? "; fewer images may be given, not more"
+         : alone ? "; one image is a batch of one, whose first extent is 1"
+                 : "");
   }
   if (tensor.device() != device && !tensor.device().is_cpu()) {
     fail(port.name, ": expected a tensor on ", device.is_cpu() ? "" : to_string(device) + " or on ", "the cpu, got ",

@@ -174,6 +174,14 @@ void bind_model(nb::module_& m) {
       });
   m.def("load_model", &load_file, nb::arg("file"),
         nb::sig("def load_model(file: str | os.PathLike[str] | bytes) -> ModelFile"));
+  m.def(
+      "require_labels",
+      [](const Graph& graph, std::vector<std::string> labels, Metadata metadata) {
+        detail::require_labels(model_of(graph, std::nullopt, std::move(labels), std::move(metadata)));
+      },
+      nb::arg("graph"), nb::arg("labels"), nb::arg("metadata"),
+      nb::sig(
+          "def require_labels(graph: Graph, labels: collections.abc.Sequence[str], metadata: dict[str, str]) -> None"));
   m.def("load_arch", &load_arch, nb::arg("name"), nb::arg("weights"), nb::arg("key"), nb::arg("strip_prefix"),
         nb::sig("def load_arch(name: str, weights: str | os.PathLike[str] | bytes | dict[str, typing.Any], key: str, "
                 "strip_prefix: str) -> ModelFile"));

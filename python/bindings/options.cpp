@@ -102,7 +102,6 @@ std::string in_pythons_words(std::string text) {
       {"set Model::preprocess, to torchvision_imagenet() for",
        "set model.preprocess, to lamina.torchvision_imagenet() for"},
       {"which a ready-made network or a graph of yours loads", "which lamina.arch or a graph's load() takes"},
-      {"configure with -DLAMINA_CUDA=ON", "scripts/build_wheel.sh --cuda of a clone makes a package that has it"},
       {"lamina::class_scores", "Model.classify"}};
   return detail::in_words(std::move(text), words);
 }

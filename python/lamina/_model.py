@@ -87,6 +87,8 @@ def arch(name: str, weights: Source | dict[str, Any], *, key: str = "", strip_pr
     key says where the weights are in a checkpoint that has several ("ema"), strip_prefix what to leave out in front of
     their names ("backbone."). With 1000 classes the labels are ImageNet's.
     """
+    if name not in _core.arch_names():
+        raise Error(f"unknown network {name!r:.80}{_core.nearest_text(str(name), _core.arch_names())}")
     file = _core.load_arch(name, weights if isinstance(weights, dict) else file_of(weights), key, strip_prefix)
     names = imagenet_labels()
     labels = names if file.graph.output_shapes == (("N", len(names)),) else []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text
+from ._core import Error, Graph, Plan, PlanMemory, Preprocess, Stop, named_preprocess, nearest_text, require_labels
 from ._fitted import fitted, host_array, require_fits, require_rank
 from ._idle import Idle
 from ._shapes import is_open, outputs_of, text_of
@@ -37,9 +37,9 @@ class Network:
             raise TypeError(f"graph: expected a lamina.Graph, got {type(graph).__name__}")
         self.graph = graph
         self.preprocess = preprocess
-        self.labels = list(labels)
         self.warnings = list(warnings)
         self.metadata = dict(metadata or {})
+        self._labels = list(labels)  # of a file, which was looked at as it was read
         self._plans: Idle[Plan] = Idle(kinds)
         self._by_value: set[str] = set()  # inputs whose values decide shapes, axes or weights
 
@@ -70,6 +70,7 @@ class Network:
         texts = list(names) if names is not None and several else []
         if not (several or names is None) or not all(isinstance(name, str) for name in texts):
             raise Error(f"labels: expected a list of texts, one for each class, got {names!r:.80}")
+        require_labels(self.graph, texts, self.metadata)
         self._labels = texts
 
     @with_options

@@ -147,6 +147,13 @@ def test_what_has_no_batch_in_front_is_told_how(digits, x):
         digits(x.transpose(0, 2, 3, 1).astype(np.int32), device="cpu")
     with pytest.raises(lamina.Error, match=r"got f32 \[2, 3, 32, 32\].*; fewer images may be given, not more"):
         digits.compile(device="cpu")(x)
+    with pytest.raises(lamina.Error, match=r"got f32 \[3, 32, 32\].*; one image is a batch of one"):
+        digits.compile(device="cpu", batch=2)(x[0])
+
+
+def test_a_network_of_no_such_name_is_said_before_its_file():
+    with pytest.raises(lamina.Error, match="unknown network 'resnet19'; nearest: \"resnet18\""):
+        lamina.arch("resnet19", "x")
 
 
 @pytest.mark.parametrize("names", [(None, None), ("batch", "batch"), ("texts", "images")])

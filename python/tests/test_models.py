@@ -263,8 +263,8 @@ def test_plans_of_other_devices(digits):
     if "no CUDA" not in lamina.cuda_unavailable_reason():
         assert digits.plan_summary(device="cuda:3", description=gpu) == digits.plan_summary(description=gpu)
     else:  # how a package gets it, and not how a build does
-        assert "scripts/build_wheel.sh --cuda of a clone makes a package that has it" in lamina.cuda_unavailable_reason()
-        with pytest.raises(lamina.Error, match="cannot be used: .*scripts/build_wheel.sh --cuda of a clone"):
+        assert "`scripts/build_wheel.sh --cuda`" in lamina.cuda_unavailable_reason()
+        with pytest.raises(lamina.Error, match="cannot be used: .*scripts/build_wheel.sh --cuda"):
             digits.compile(device="cuda")
     with pytest.raises(lamina.Error, match="expected a description of cpu, got one of cuda:3"):
         digits.plan_summary(device="cpu", description=gpu)

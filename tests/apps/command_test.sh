@@ -176,7 +176,7 @@ expect 2 'expected --model FILE.*which ships.*https://' classify "$photo"
 expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png" --model digits
 expect 1 'cannot read ../digits' classify "$photo" --model ../digits
 expect 2 'arch alexnet needs its weights' classify "$photo" --arch alexnet
-expect 1 'and [0-9]+ more$' classify "$photo" --arch resnet18 --weights "$model"
+expect 1 'none of its 102 parameters is among the 2 of the file; there are "features.0.bias", "features.0.weight"$' classify "$photo" --arch resnet18 --weights "$model"
 expect 1 'do not fit' classify "$photo" --arch alexnet --weights "$classifier"
 expect 2 'arch: expected one of alexnet, .*; got "lenet"' classify "$photo" --arch lenet --weights "$classifier"
 expect 2 ': not with --' classify "$photo" --model "$classifier" --json --csv

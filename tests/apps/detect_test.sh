@@ -10,7 +10,7 @@ golden=$source/tests/golden/detect
 cp "$source/docs/images/coffee.png" photo.png
 
 # a picture, without an option
-expect 0 'photo.png: 600x400: [0-9]+ (cat|dog|it.s).*; [0-9.]+ ms, the model [0-9.]+, on cpu' detect photo.png --model "$golden/raw.onnx" --device cpu
+expect 0 'photo.png: 600x400: (cat|dog|it.s) \([0-9]+\).*; [0-9.]+ ms, the model [0-9.]+, on cpu' detect photo.png --model "$golden/raw.onnx" --device cpu
 check 'the picture is a PNG' grep -q PNG <(head -c 8 photo-detections.png)
 check 'the picture is not the photograph' test "$(cksum <photo.png)" != "$(cksum <photo-detections.png)"
 for task in segment pose obb end2end queries apart; do
@@ -47,14 +47,14 @@ assert lines[0] == "photo,rank,class,name,score,left,top,right,bottom" and lines
 EOF2
 
 # what is asked for
-expect 0 ': [0-9]+ dog;' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes dog
-expect 0 ': [0-9]+ dog;' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes 2
+expect 0 ': dog \([0-9]+\);' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes dog
+expect 0 ': dog \([0-9]+\);' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes 2
 expect 0 ': nothing;' detect photo.png --model "$golden/raw.onnx" --no-pictures --confidence 1
-expect 0 ': 1 (cat|dog|it.s);' detect photo.png --model "$golden/raw.onnx" --no-pictures --most 1
+expect 0 ': (cat|dog|it.s) \(1\);' detect photo.png --model "$golden/raw.onnx" --no-pictures --most 1
 printf 'x\ny\nz\n' >labels.txt
-expect 0 ' [xyz][,;]' detect photo.png --model "$golden/raw.onnx" --no-pictures --labels labels.txt
+expect 0 ' [xyz] \([0-9]+\)[,;]' detect photo.png --model "$golden/raw.onnx" --no-pictures --labels labels.txt
 
-expect 0 ': [0-9]+ dog;' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes DOG
+expect 0 ': dog \([0-9]+\);' detect photo.png --model "$golden/raw.onnx" --no-pictures --classes DOG
 expect 0 ': nothing;' detect photo.png --model "$golden/raw.onnx" --no-pictures --conf 1
 
 # files of labels and pictures of things, in folders as the photographs are
@@ -157,7 +157,7 @@ expect 0 'person' detect photo.png --model kept.safetensors --no-pictures
 expect 0 'wrote noted.safetensors' convert "$golden/bare.onnx" noted.safetensors --task obb --layout raw --labels labels.txt
 expect 1 'names 3 classes.*scores of 2' detect photo.png --model noted.safetensors --no-pictures
 expect 0 'wrote named.safetensors' convert "$golden/bare.onnx" named.safetensors --task detect --labels labels.txt
-expect 0 ' [xyz][,;]' detect photo.png --model named.safetensors --no-pictures
+expect 0 ' [xyz] \([0-9]+\)[,;]' detect photo.png --model named.safetensors --no-pictures
 
 # a size that the network's halvings do not divide: at two levels, whose maps are then joined
 python3 - <<'EOF6'

@@ -88,8 +88,9 @@ ROWS
 expect 2 'a file or an option: got "", which names nothing' classify ""
 expect 2 '^lamina: --model: got "", which names nothing' classify "$digit" --model ""
 
-# Examples in --help, of what is in the clone, run as they are written.
-mkdir docs tests && cp -r "$source"/weights . && cp -r "$source"/docs/images docs/ && cp -r "$source"/tests/golden tests/
+# Examples in --help run as they are written, beside files of these names. None needs a clone.
+cp "$source/docs/images/chelsea.png" photo.jpg && cp -r "$source/weights/digits" photos
+cp "$source/tests/golden/network.safetensors" model.safetensors && cp "$source/tests/golden/network-golden.safetensors" golden.safetensors
 for command in features classify run verify inspect quantize doctor; do
   "$lamina" --help | grep -q "^  $command " && while read -r _ words; do
     # shellcheck disable=SC2086
@@ -97,12 +98,14 @@ for command in features classify run verify inspect quantize doctor; do
   done < <("$lamina" $command --help | grep -E '^  lamina ' | grep -vE '\.(pth|ckpt|onnx)')
 done
 
+expect 0 'photographs, folders of them' -h classify
+
 # Commands that a build can leave out: `doctor` says which it has, and their names say what else has them.
 for room in detect quantize serve; do
   if "$lamina" --help | grep -q "^  $room "; then
-    expect 0 "builds can leave out(:|:.*,) $room(,|\$)" doctor
+    expect 0 "this one has:.* $room(,|;|\$)" doctor
   else
-    expect 0 "builds can leave out:.* no $room(,|\$)" doctor
+    expect 0 "not in it:.* $room(,|\$)" doctor
     expect 2 "this build has no $room: .*-DLAMINA_" $room
   fi
 done

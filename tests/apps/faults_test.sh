@@ -81,7 +81,7 @@ with open("folder/large.ppm", "wb") as file:
     file.write(b"P6 6000 6000 255\n")
     file.truncate(file.tell() + 3 * 6000 * 6000)
 EOF
-expect 1 'large.ppm: decoding it takes 108000000 bytes of memory, more than the 50000000' classify folder --model "$digits" --memory 50M
+expect 1 'large.ppm: decoding it takes 108 MB of memory, more than the 50.0 MB that it may take' classify folder --model "$digits" --memory 50M
 expect 1 '^1 of 2 photographs classified' classify folder --model "$digits" --memory 50M
 expect 0 '^2 photographs classified' classify folder --model "$digits" --memory 1G
 cp folder/large.ppm folder/another.ppm  # one after the other, then
@@ -149,7 +149,8 @@ expect 1 'page.pth: not a safetensors, .onnx, .npy or .pth file: this is an HTML
 expect 1 'this is a PNG image' inspect "$photo"
 expect 1 'moving.jxl: not an image.*this is a JPEG XL image; djxl makes a PNG of it' classify folder/moving.jxl --model "$digits"
 for name in y.onnx y.h5 y.npz; do
-  expect 2 "expected a name that ends in .safetensors, which is what is written, got $name" convert "$classifier" $name
+  expect 2 "the argument out: expected a name that ends in .safetensors, which is what is written, got $name" convert "$classifier" $name
+  expect 2 "^lamina: --out: expected a name" convert "$classifier" --out $name
   check "no $name" test ! -e $name
 done
 

@@ -81,7 +81,7 @@ expect 2 'expected another argument, the .safetensors file to write' convert "$s
 expect 2 'confidence: expected a number from 0 to 1, got "1.5" ' detect "$source/docs/images/chelsea.png" --model x.onnx --confidence 1.5
 expect 2 'got "15"; did you mean 0.15' detect "$source/docs/images/chelsea.png" --model x.onnx --confidence 15
 expect 2 'there are "features.0", "features.1"' features "$source/docs/images/chelsea.png" --model digits --layer zzzzzzzzzzzz --out f.png
-expect 2 'expected --model FILE .*scripts/get_classifier.sh of a clone brings one' classify "$source/weights/digits/7.png"
+expect 2 'expected --model FILE .*`scripts/get_classifier.sh` in a clone of Lamina brings one' classify "$source/weights/digits/7.png"
 mkdir -p data/lamina
 cp "$source/weights/digits.safetensors" data/lamina/classifier.safetensors
 expect 0 '100.00 %  seven' classify "$source/weights/digits/7.png"
@@ -93,7 +93,8 @@ XDG_DATA_HOME=  HOME=$work/home expect 0 '100.00 %  seven' classify "$source/wei
 # models by names that are none
 expect 1 'cannot read clasifier: there is no such file, and no model of that name; nearest: "classifier"' classify "$photo" --model clasifier
 expect 1 'resnet18 is a network without weights: --arch resnet18 --weights FILE' classify "$photo" --model resnet18
-XDG_DATA_HOME=$work/none expect 1 'classifier: scripts/get_classifier.sh of a clone brings it' classify "$photo" --model classifier
+XDG_DATA_HOME=$work/none expect 1 'no model of that name; there are "digits", "alexnet-conv1"$' classify "$photo" --model clasifier
+XDG_DATA_HOME=$work/none expect 1 'classifier: `scripts/get_classifier.sh` in a clone of Lamina brings it' classify "$photo" --model classifier
 expect 2 'weights w.pth needs --arch NETWORK, of alexnet, ' classify "$photo" --weights w.pth
 
 # what the parser finds wrong

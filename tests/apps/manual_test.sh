@@ -5,7 +5,7 @@ set -euo pipefail
 lamina=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$lamina" manual "$work"
+[ "$("$lamina" manual "$work")" = "wrote manual pages and completions for bash and zsh below $work" ]
 
 for page in "$work"/man/man1/*.1; do
   name=$(basename "$page" .1)

@@ -77,8 +77,8 @@ for command in 'run --out x.safetensors --input' features; do
     $command wide.ppm --model known.safetensors --input-shape 4x3x8x8
   expect 2 'size: expected 12, as --input-shape says, got 8' \
     $command wide.ppm --model known.safetensors --input-shape 1x3x12x12 --size 8
-  expect 2 'size: expected 8, as the model.s input x \[N, 3, 8, 8\] says, got 9' $command wide.ppm --model fixed.safetensors --size 9
-  expect 2 'size: expected 8 x 16, as the model.s input x \[N, 3, 8, 16\] says, got 8' $command wide.ppm --model long.safetensors --scale 1 --size 8
+  expect 2 'size: expected 8, as the model.s input "x" \[N, 3, 8, 8\] says, got 9' $command wide.ppm --model fixed.safetensors --size 9
+  expect 2 'size: expected 8 x 16, as the model.s input "x" \[N, 3, 8, 16\] says, got 8' $command wide.ppm --model long.safetensors --scale 1 --size 8
   expect 1 'does not say how a photograph becomes its input.*--preprocess imagenet' $command wide.ppm --model open.safetensors
   expect 1 'leaves the size of its input open: --size says it' $command wide.ppm --model open.safetensors --scale 1
 done
@@ -205,6 +205,6 @@ done
 expect 0 'wrote new.d/wide-features.png' features wide.ppm --out new.d
 expect 0 'wrote shown.maps/wide-features.png' features wide.ppm --out shown.maps/
 expect 2 'expected photographs: files, folders' classify --top 1
-expect 2 'labels: none.txt: cannot be read' classify wide.ppm --model digits --labels none.txt
+expect 1 'cannot read none.txt: there is no such file' classify wide.ppm --model digits --labels none.txt
 expect 2 'batch: expected a whole number .*got "1O"; did you mean 10\?' classify wide.ppm --batch 1O
 finish

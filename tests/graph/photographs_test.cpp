@@ -100,13 +100,13 @@ TEST(Photographs, OfAUsualWayHaveTheSizeThatTheModelFixes) {
   };
   EXPECT_EQ(named({batch, 3, 224, 224}, "imagenet"), torchvision_imagenet());
   EXPECT_EQ(named({batch, 3, open, open}, "imagenet"), torchvision_imagenet());
-  EXPECT_EQ(named({batch, 7}, "imagenet"), torchvision_imagenet());
   EXPECT_EQ(named({batch, 3, 320, 320}, "yolo"), letterbox(320));
   const Preprocess small = named({batch, 3, 32, 32}, "imagenet"), wide = named({batch, 48, 320, 3}, "caffe");
   EXPECT_EQ(std::tuple(small.resize, small.crop, small.width()), std::tuple(37, 32, 32));
   EXPECT_EQ(small.mean, torchvision_imagenet().mean);
   EXPECT_EQ(std::tuple(wide.resize, wide.crop, wide.width()), std::tuple(54, 48, 320));  // 48 * 256 / 227
   expect_error([&] { (void)named({batch, 3, 32, 32}, "imagnet"); }, {"expected one of imagenet"});
+  expect_error([&] { (void)named({batch, 7}, "imagenet"); }, {"the model's input \"x\" [N, 7] is no photograph"});
 }
 
 }  // namespace

@@ -144,6 +144,19 @@ TEST(Model, SuggestionsForTheFirstTwentyOnly) {
   }
 }
 
+TEST(Model, WeightsOfAnotherNetworkAreSaidInOneLine) {
+  Weights others;
+  for (const char* name : {"layer.bias", "layer.scale"}) others.set(name, Tensor::zeros({1}));
+  try {
+    convolutions(30).load(others);
+    ADD_FAILURE() << "expected an Error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(),
+              std::string("the weights do not fit the graph: none of its 30 parameters is among the 2 of the "
+                          "file; there are \"layer.bias\", \"layer.scale\""));
+  }
+}
+
 TEST(Model, PassesOverWhatWrappersPutBeforeEveryName) {
   for (const std::string prefix : {"module.", "_orig_mod.", "model.", "module.model."}) {
     EXPECT_TRUE(convolutions(3).load(weights_of(3, prefix)).empty()) << prefix;

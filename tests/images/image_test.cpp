@@ -191,7 +191,8 @@ TEST(Image, APipeOfTheProcessIsRead) {
 }
 
 TEST(Image, GiantsWithoutDataAreRefused) {
-  const std::string too_large = "photo: too large: the header says 30000 x 30000 pixels; at most 250000000 are allowed";
+  const std::string too_large =
+      "photo: too large: the header says 30000 x 30000 pixels; at most 250 megapixels are allowed";
   EXPECT_EQ(decode_error(png(30000, 30000, "")), too_large);
   EXPECT_EQ(decode_error(bmp_header(30000, 30000)), too_large);
   EXPECT_EQ(decode_error(tga_header(30000, 30000)), too_large);

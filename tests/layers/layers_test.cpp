@@ -56,6 +56,15 @@ TEST(Layers, FoldedParametersAreRoundedOnce) {
   }
 }
 
+TEST(Layers, ParametersOfOtherNamesAreRefusedWithThoseThatThereAre) {
+  Conv2d conv({.in = 3, .out = 4, .kernel = 3});
+  expect_error(
+      [&] {
+        conv.set_parameter("weights", Tensor({4, 3, 3, 3}));
+      },
+      {"conv2d: there is no parameter \"weights\"; nearest: \"weight\""});
+}
+
 TEST(Layers, FollowPyTorchOnOutputSizes) {
   const auto extent = [](int in, int kernel, int stride, int padding, bool ceil_mode) {
     const Shape shape = {1, 1, in, in};
@@ -126,7 +135,7 @@ TEST(Layers, RefuseWhatDoesNotFit) {
   expect_error([] { (void)BatchNorm2d({.channels = 1})(Tensor::zeros({1, 1, 1, 1})); }, {"batch_norm2d", "never set"});
   Linear linear({.in = 2, .out = 1, .bias = false});
   expect_error([&] { linear.set_weight(Tensor::zeros({2, 1})); }, {"[1, 2]", "[2, 1]"});
-  expect_error([&] { linear.set_bias(Tensor::zeros({1})); }, {"no bias"});
+  expect_error([&] { linear.set_bias(Tensor::zeros({1})); }, {"no parameter \"bias\""});
 }
 
 /// A window with an infinity in it divides by infinity; others see nothing of it.

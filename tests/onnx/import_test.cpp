@@ -97,14 +97,16 @@ TEST(OnnxImport, EverythingThatCannotRunIsSaidAtOnce) {
                           {"Loop", {"b"}, {"c"}},
                           {"SequenceMap", {"c"}, {"d"}},
                           {"GatedAdd", {"d"}, {"e"}, {}, "", "com.microsoft"},
-                          {"Adam", {"e"}, {"f"}, {}, "", "ai.onnx.preview.training"},
+                          {"TreeEnsemble", {"e"}, {"t"}, {}, "", "ai.onnx.ml"},
+                          {"Adam", {"t"}, {"f"}, {}, "", "ai.onnx.preview.training"},
                           {"BatchNormalization", {"f", "f", "f", "f", "f"}, {"y"}, {attribute("spatial", 0)}}}};
   expect_error([&] { import_bytes(onnx::model(g, 17, Message().message(8, opset(1, "com.microsoft")))); },
-               {"x.onnx: Lamina cannot run 7 nodes of this model:",
+               {"x.onnx: Lamina cannot run 8 nodes of this model:",
                 "\n  Strange (opset 17): 2 nodes, the first Strange \"s1\": no such op",
                 "\n  Loop (opset 17): 1 node, Loop \"c\": control flow",
                 "\n  SequenceMap (opset 17): 1 node, SequenceMap \"d\": sequences",
-                "\n  com.microsoft.GatedAdd (opset 1): 1 node, GatedAdd \"e\": of another domain",
+                "\n  com.microsoft.GatedAdd (opset 1): 1 node, GatedAdd \"e\": Lamina has no ops of this domain",
+                "\n  ai.onnx.ml.TreeEnsemble (opset 0): 1 node, TreeEnsemble \"t\": decision trees, SVMs and texts",
                 "\n  ai.onnx.preview.training.Adam (opset 0): 1 node, Adam \"f\": training",
                 "\n  BatchNormalization (opset 17): 1 node, BatchNormalization \"y\": spatial=0"});
 }

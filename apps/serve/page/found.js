@@ -38,6 +38,7 @@ const told = {
   },
 };
 
+const brightness = colour => colour.reduce((sum, c, i) => sum + c * [0.299, 0.587, 0.114][i], 0);
 const rgb = text => [1, 3, 5].map(at => parseInt(text.slice(at, at + 2), 16));
 
 // COCO's compressed run lengths, column by column: where each run ends.
@@ -76,13 +77,14 @@ function tintMask({ data, width, height }, { size: [high, wide], counts }, colou
   }
 }
 
-// As `lamina segment` does it: a class 0 called background stays as it is, what the network was not shown is dimmed.
+// As `lamina segment` does it: the photograph is grey under the colours, a class 0 called background stays as it is, what the network was not shown is dimmed.
 function tintMap({ data, width, height }, { map, shape: [high, wide], classes, background }) {
   const colours = new Map(classes.map(c => [c.class, rgb(c.color)])), line = Math.max(1, Math.round(Math.max(wide, high) / 500));
   for (let i = 0; i < width * height; ++i) {
     const x = Math.floor((i % width + 0.5) * wide / width), y = Math.floor((Math.floor(i / width) + 0.5) * high / height), own = map[y * wide + x];
-    if (own === 65535) mix(data, 4 * i, [22, 22, 27], 0.65);
-    if (own === 65535 || (background && !own)) continue;
+    if (background && !own) continue;
+    data.fill(brightness(data.slice(4 * i, 4 * i + 3)), 4 * i, 4 * i + 3);
+    if (own === 65535) { mix(data, 4 * i, [22, 22, 27], 0.65); continue; }
     const edge = [[-line, 0], [line, 0], [0, -line], [0, line]].some(([dx, dy]) => x + dx >= 0 && x + dx < wide && y + dy >= 0 && y + dy < high && map[(y + dy) * wide + x + dx] !== own);
     mix(data, 4 * i, colours.get(own), edge ? 0.95 : 0.55);
   }
@@ -127,7 +129,7 @@ function drawThings(g, { detections, bones = [] }, scale, unit) {
     labels.push({ x, y, wide, high });
     g.fillStyle = thing.color;
     g.fillRect(x, y, wide, high);
-    g.fillStyle = rgb(thing.color).reduce((sum, c, i) => sum + c * [0.3, 0.59, 0.11][i], 0) > 125 ? "#111" : "#fff";
+    g.fillStyle = brightness(rgb(thing.color)) > 125 ? "#111" : "#fff";
     g.fillText(text, x + 5 * unit, y + 14 * unit);
   }
 }
@@ -178,13 +180,14 @@ function fillCard(card, model, photo, answer, alone) {
     card.append(holder);
   }
   text.append(...(alone ? [] : [element("b", photo.name), ...(model.answers === "classify" ? [] : [element("p", short)])]));
-  if (doubt && alone) text.append(element("p", doubt[0].toUpperCase() + doubt.slice(1) + ".", "doubt"));
+  if (doubt) text.append(element("p", alone ? doubt[0].toUpperCase() + doubt.slice(1) + "." : "not sure", "doubt"));
   bars(list, alone ? rows : rows.slice(0, 3), unit, model.answers === "classify" && unit === two ? undefined : 1);
   const rest = [...list.children].slice(20);
   for (const row of rest) row.hidden = true;
   const more = rest.length ? [element("button", `and ${rest.length} more`)] : [];
   for (const button of more) button.addEventListener("click", () => { for (const row of rest) row.hidden = false; button.remove(); });
-  text.append(list, ...more, ...(alone && hint ? [element("p", hint, "hint")] : []));
+  const chosen = $("model").value, instead = chosen === model.name ? "" : `“${chosen}” names nothing, so “${model.name}” answers. `;
+  text.append(list, ...more, ...(alone && instead + (hint || "") ? [element("p", instead + (hint || ""), "hint")] : []));
   card.append(text);
   card.classList.toggle("unsure", !!unsure);
   return title;

@@ -49,11 +49,11 @@ function showPhotos(photos, at, wanted) {
   return update(wanted);
 }
 
-// What the browser knows and the server does not goes there as a PNG.
+// What the browser knows and the server does not, or not without a package, goes there as a PNG.
 async function post(photo, path, binary = false) {
   const send = () => ask(path, { method: "POST", body: photo.blob, headers: binary ? { Accept: "application/octet-stream" } : {} });
   return send().catch(async error => {
-    if (error.status !== 415) throw error;
+    if (error.status !== 415 && error.status !== 422) throw error;
     const canvas = element("canvas");
     canvas.width = photo.bitmap.width; canvas.height = photo.bitmap.height;
     canvas.getContext("2d").drawImage(photo.bitmap, 0, 0);

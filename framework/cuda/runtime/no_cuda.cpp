@@ -12,7 +12,9 @@
 namespace lamina::detail {
 namespace {
 
-constexpr const char* reason = "this build of Lamina has no CUDA support (configure with -DLAMINA_CUDA=ON)";
+constexpr const char* reason =
+    "this build of Lamina has no CUDA support (a clone of Lamina makes a wheel that has it, by "
+    "`scripts/build_wheel.sh --cuda`, or is built with -DLAMINA_CUDA=ON)";
 
 [[noreturn]] void refuse(int device) {
   fail(ErrorKind::unsupported, Device::cuda(device), " cannot be used: ", reason);

@@ -52,9 +52,11 @@ struct ByPillow {
 constexpr char heif[] = "HEIF", avif[] = "AVIF", tiff[] = "TIFF";
 
 constexpr std::array<detail::Codec, 3> by_pillow = {
-    {{"HEIC (pillow-heif)", ".heic.heif.", detail::is_heic, ByPillow<heif>::check, ByPillow<heif>::decode},
-     {"AVIF (Pillow)", ".avif.", detail::is_avif, ByPillow<avif>::check, ByPillow<avif>::decode},
-     {"TIFF (Pillow)", ".tif.tiff.", detail::is_tiff, ByPillow<tiff>::check, ByPillow<tiff>::decode}}};
+    {{"HEIC (after pip install pillow-heif)", ".heic.heif.", detail::is_heic, ByPillow<heif>::check,
+      ByPillow<heif>::decode},
+     {"AVIF (after pip install pillow)", ".avif.", detail::is_avif, ByPillow<avif>::check, ByPillow<avif>::decode},
+     {"TIFF (after pip install pillow)", ".tif.tiff.", detail::is_tiff, ByPillow<tiff>::check,
+      ByPillow<tiff>::decode}}};
 
 }  // namespace
 

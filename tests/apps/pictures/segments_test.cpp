@@ -143,5 +143,17 @@ TEST(Segments, BackgroundStaysAsItIs) {
   EXPECT_NE(pixel(true, ClassMap::unseen), photo);
 }
 
+TEST(Segments, ThePhotographIsGreyUnderTheColours) {
+  const int side = 400, margin = 24, at = 2 * margin + 18 + 200;
+  const auto tinted = [&](Color photo) {
+    SegmentPicture picture{
+        "t", {side, side, {}}, {side, side, std::vector<std::uint16_t>(side * side, 1)}, {{1, "a", 1}}, "", false};
+    for (int i = 0; i < side * side; ++i) picture.photo.rgb.insert(picture.photo.rgb.end(), photo.begin(), photo.end());
+    return pixel_of(draw(picture), margin + 200, at);
+  };
+  EXPECT_EQ(tinted({200, 0, 0}), tinted({59, 59, 59}));  // which is as bright
+  EXPECT_NE(tinted({200, 0, 0}), tinted({200, 200, 200}));
+}
+
 }  // namespace
 }  // namespace lamina::app::segments_test
