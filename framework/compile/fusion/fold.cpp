@@ -175,7 +175,7 @@ class Folder : Dataflow {
     const Program::Value &from = program_.value(between->output), &to = program_.value(next.output);
     if (from.format.dtype != to.format.dtype || from.quantization != to.quantization) return false;
     const auto concat = solves<ConcatProblem>(between);
-    const bool moves = moves_all(*between);
+    const bool moves = !between->view && !concat && moves_all(*between);
     if (!between->view && !moves && (!concat || concat->dim != 1)) return false;
     const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;
     const std::vector<Done> done = done_by(next, place);

@@ -22,7 +22,6 @@ using namespace tables;
 constexpr const char* entry_name = "map";
 constexpr std::size_t most_pointers = 32;  // of a kernel
 
-constexpr std::size_t most_axes = 8;
 // What is worth compiling a kernel for: nearly everything, since the one that walks through any Map takes 20
 // microseconds for a norm of 64 elements. Of reductions, for which bits depend on the kernel, it depends on the extents
 // of one image alone.
@@ -109,7 +108,7 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
   for (const std::int64_t extent : map.extents) points *= static_cast<double>(extent);
   // Points are counted in 31 bits.
   if (points == 0 || points > std::numeric_limits<std::int32_t>::max()) return false;
-  if (map.extents.size() > most_axes && simplified(map).extents.size() > most_axes) return false;
+  if (map.extents.size() > most_map_axes && simplified(map).extents.size() > most_map_axes) return false;
   const auto converts = [&](const MapView& view) { return Elements::converts(view.dtype, map.compute); };
   std::size_t pointers = p.inputs.size() + map.parameters.size() + p.outputs.size() + 2;
   for (const MapView& view : map.loads) pointers += view.tables.size();

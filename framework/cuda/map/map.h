@@ -16,7 +16,7 @@ bool pays_map(const std::optional<MapProblem>& map, const Preparation& preparati
 std::unique_ptr<Operator> prepare_map(const MapProblem& map, const Preparation& preparation);
 
 /// Axes of a Map whose kernel is there already.
-inline constexpr std::size_t most_plain_axes = 12;
+inline constexpr std::size_t most_plain_axes = most_map_axes;
 bool takes_plain_map(const std::optional<MapProblem>& map, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_plain_map(const MapProblem& map, const Preparation& preparation);
 

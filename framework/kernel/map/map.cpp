@@ -135,7 +135,7 @@ MapProblem simplified(const MapProblem& problem) {
 void validate(const MapProblem& problem) {
   using detail::fail;
   const std::size_t rank = problem.extents.size();
-  if (rank > 8) fail("a map has up to 8 axes, not ", rank);
+  if (rank > most_map_axes) fail("a map has up to ", most_map_axes, " axes, not ", rank);
   for (const std::int64_t extent : problem.extents) {
     if (extent < 0) fail("an axis of a map has no extent of ", extent);
   }

@@ -15,6 +15,7 @@ namespace lamina {
 
 /// The extents of a space of up to 8 axes, or a number for each of them.
 using MapAxes = std::vector<std::int64_t>;
+inline constexpr std::size_t most_map_axes = 12;
 
 /// Where the element of an array lies that belongs to a point (i0, i1, ...) of a Map's space: at offset + the sum of
 /// i[a] * strides[a] + what each table says of the point, in elements. A stride of 0 broadcasts.

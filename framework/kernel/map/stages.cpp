@@ -1,6 +1,7 @@
 #include "lamina/kernel/map/stages.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "lamina/kernel/map/axes.h"
 
@@ -127,22 +128,25 @@ MapProblem second_stage(const MapProblem& map, const std::vector<std::size_t>& r
   return result;
 }
 
-/// The axes that are left to a second stage: the interleaved ones, `few`, and, where the longest of the other reduced
-/// axes is long, what counts its pieces of up to 128 points. What pieces know then meets in that stage, and not across
-/// the blocks of the first.
-unsigned left_apart(MapProblem& map, unsigned few) {
+/// Axes that are left to a second stage, a bit each; `pieces`: the one of them that counts pieces of another.
+struct Apart {
+  unsigned axes = 0, pieces = 0;
+};
+
+/// The interleaved axes, `few`, and, where the longest of the other reduced axes is long, what counts its pieces of up
+/// to 128 points. What pieces know then meets in the second stage, and not across the blocks of the first.
+Apart left_apart(MapProblem& map, unsigned few) {
   constexpr std::int64_t longest = 128, least = 32;
-  constexpr std::size_t longest_rank = 8;
   const std::size_t rank = map.extents.size();
   std::size_t axis = rank;
   for (std::size_t a = 0; a < rank; ++a) {
     const bool other = map.reduces(a) && ((few >> a) & 1u) == 0;
     if (other && (axis == rank || map.extents[a] > map.extents[axis])) axis = a;
   }
-  if (axis == rank || rank == longest_rank) return few;
+  if (axis == rank || rank == most_map_axes) return {few};
   std::int64_t piece = longest;
   while (piece >= least && map.extents[axis] % piece != 0) --piece;
-  if (piece < least || piece == map.extents[axis]) return few;
+  if (piece < least || piece == map.extents[axis]) return {few};
   const auto insert = [&](MapAxes& axes, std::int64_t inner) {
     axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(axis) + 1, inner);
   };
@@ -155,7 +159,7 @@ unsigned left_apart(MapProblem& map, unsigned few) {
   const unsigned pieces = 1u << axis;
   const auto moved = [&](unsigned axes) { return (axes & (pieces - 1)) | (axes & ~(pieces - 1)) << 1; };
   map.reduced = moved(map.reduced) | pieces;
-  return moved(few) | pieces;
+  return {moved(few) | pieces, pieces};
 }
 
 }  // namespace
@@ -183,7 +187,8 @@ MapStages stages_of(const MapProblem& of, int first) {
   MapStages result;
   MapProblem problem = of;
   use_spreads(problem);
-  const unsigned few = interleaved_axes(problem), apart = few == 0 ? 0 : left_apart(problem, few);
+  const unsigned few = interleaved_axes(problem);
+  const auto [apart, pieces] = few == 0 ? Apart() : left_apart(problem, few);
   MapProblem rest = problem;
   rest.reduced = 0;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) {
@@ -213,6 +218,7 @@ MapStages stages_of(const MapProblem& of, int first) {
     for (std::size_t number = 0; number < reductions.size(); ++number) {
       MapView view = between.view(problem, number);
       view.array = array;
+      if (pieces != 0) view.strides[static_cast<std::size_t>(std::countr_zero(pieces))] = 0;  // all have the same
       rest.loads.push_back(view);
       rest.nodes[reductions[number]] = {.kind = MapNode::Kind::load, .view = static_cast<int>(rest.loads.size()) - 1};
     }

@@ -195,6 +195,18 @@ TEST(MapOf, FunctionsAndMoves) {
   for (const DType dtype : {DType::f32, DType::f16, DType::u8, DType::boolean, DType::f64, DType::i64}) {
     const Tensor moved = draw_any({6, 40, 24}, 12, dtype);
     expect_is_map(MoveProblem{.axes = {{6, 40 * 24}, {24, 1}, {40, 24}}}, {moved}, {6, 24, 40}, dtype);
+    // Hiera's windows of windows: two rows and two columns of what has two of each, turned inside out.
+    const MoveProblem windows = {.axes = {{2, 8 * 960},
+                                          {2, 480},
+                                          {2, 60},
+                                          {2, 960},
+                                          {2, 120},
+                                          {2, 2 * 960},
+                                          {2, 240},
+                                          {2, 4 * 960},
+                                          {3, 20},
+                                          {20, 1}}};
+    expect_is_map(windows, {draw_any({2, 8, 960}, 12, dtype)}, {2, 8, 960}, dtype);
     for (const std::vector<std::int64_t>& places :  // what is no table is a guard
          {std::vector<std::int64_t>{-1, 24, 0, 48, -1},
           {-1, 24, 48, 72, -1},
