@@ -63,7 +63,7 @@ TESTS = {"tests": 35_530, "tests/cuda/map": 1_520}  # what C and .onnx files hav
 # ways by a model's size 26. Steps on the host of a plan for a GPU are 90,
 # bins of boxes and scatters by a thread for each update 240, and what a run finds on a GPU, boxes too, 400. Layers in
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190.
-TABLES = ((EVERY_BUILD, 63_020), (LEFT_OUT, 5_101), (TESTS, 37_410))
+TABLES = ((EVERY_BUILD, 63_030), (LEFT_OUT, 5_101), (TESTS, 37_410))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
