@@ -42,7 +42,9 @@ std::optional<Zeros> zeros_of(const MoveProblem& move, const Shape& from, const 
   for (std::size_t a = count - 2; a-- > 0; stride *= move.axes[a].extent) {
     if (!around(move.axes[a], move.axes[a].extent, stride)) return std::nullopt;
   }
-  if (stride != from.numel()) return std::nullopt;
+  constexpr int most = 1024;  // on one side; more is no padding, and twice as much may be more than a layer counts
+  if (stride != from.numel() || std::max({rows->first, rows->second, columns->first, columns->second}) > most)
+    return std::nullopt;
   return Zeros{{rows->first, columns->first}, {rows->second, columns->second}};
 }
 
