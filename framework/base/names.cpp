@@ -98,8 +98,7 @@ std::vector<std::string> nearest_names(std::string_view name, std::span<const st
   return nearest;
 }
 
-std::string nearest_text(std::string_view name, std::span<const std::string> candidates) {
-  if (candidates.empty()) return "; there are none";
+std::string alike_text(std::string_view name, std::span<const std::string> candidates) {
   // Of another name most letters are others, and what is nearest by them means nothing.
   const auto alike = [&](const std::string& other) {
     const std::size_t apart = distance(name, other);
@@ -110,6 +109,12 @@ std::string nearest_text(std::string_view name, std::span<const std::string> can
   for (const std::string& candidate : nearest_names(name, candidates)) {
     if (alike(candidate)) text += (text.empty() ? "; nearest: " : ", ") + quote(candidate);
   }
+  return text;
+}
+
+std::string nearest_text(std::string_view name, std::span<const std::string> candidates) {
+  if (candidates.empty()) return "; there are none";
+  std::string text = alike_text(name, candidates);
   if (!text.empty()) return text;
   const std::size_t shown = candidates.size() > 4 ? 3 : candidates.size();
   for (const std::string& candidate : candidates.first(shown)) {

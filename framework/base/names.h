@@ -25,8 +25,9 @@ LAMINA_API std::string printable(std::string_view text, LineEnds line_ends = Lin
 LAMINA_API std::vector<std::string> nearest_names(std::string_view name, std::span<const std::string> candidates,
                                                   std::size_t count = 3);
 
-/// `; nearest: "a", "b"`: the end of a message that there is no `name` among the candidates; `; there are "a", "b"`
-/// where none is like it; "; there are none" where there is nothing else either.
+/// `; nearest: "a", "b"`: the end of a message that there is no `name` among the candidates; empty if none is like it.
+LAMINA_API std::string alike_text(std::string_view name, std::span<const std::string> candidates);
+/// The same, or `; there are "a", "b"` where none is like it; "; there are none" where there is nothing else either.
 LAMINA_API std::string nearest_text(std::string_view name, std::span<const std::string> candidates);
 
 /// What names of C++ in a message are called in another interface: each with its word there.

@@ -33,6 +33,17 @@ std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_
   return problem;
 }
 
+std::vector<int> Dataflow::convolutions_of(int value) const {
+  const std::vector<int> all(readers(value).begin(), readers(value).end());
+  const auto is_one = [&](int reader) {
+    if (reader == none) return false;
+    const std::vector<int>& inputs = operation(reader).inputs;
+    return convolution(operation(reader), inputs.size()) && inputs[0] == value &&
+           std::ranges::count(inputs, value) == 1;
+  };
+  return std::ranges::all_of(all, is_one) ? all : std::vector<int>();
+}
+
 std::optional<ConvProblem> Dataflow::of_codes(const Operation& op) const {
   auto problem = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : problem_of<ConvProblem>(op);
   return problem && problem->eight.defined() ? problem : std::nullopt;

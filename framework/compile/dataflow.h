@@ -81,6 +81,8 @@ class Dataflow {
   /// What a convolution of so many operands solves; nothing if the operation is none such, or of scaled channels, or
   /// not known yet.
   std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
+  /// Those that read a value, if all of them are such convolutions of it, which read it but once; else none.
+  std::vector<int> convolutions_of(int value) const;
   /// What one of an image in eight bits solves, and of nothing else.
   std::optional<ConvProblem> of_codes(const Operation& op) const;
 

@@ -200,8 +200,7 @@ std::vector<std::string> Graph::load(const Weights& weights) {
       used.insert(name);
       const TensorInfo* info = weights.info(name);
       if (info == nullptr) {
-        std::string nearest = suggestions++ < max_suggestions ? detail::nearest_text(name, names) : "";
-        if (!nearest.starts_with("; nearest")) nearest.clear();  // which names there are is said once, at the end
+        const std::string nearest = suggestions++ < max_suggestions ? detail::alike_text(name, names) : "";
         alike = alike || !nearest.empty();
         problems += detail::concat("\n  missing: ", name, ' ', parameter.shape, nearest);
       } else if (!std::ranges::equal(info->shape, parameter.shape.extents())) {

@@ -65,14 +65,13 @@ class Padding : Dataflow {
     // A CPU's kernels of bf16 copy rows between as many zeros on both sides.
     const bool narrow = options_.device.is_cpu() && options_.precision != Precision::fp32;
     if (narrow && zeros->before != zeros->behind) return;
-    const std::vector<int> all(readers(op.output).begin(), readers(op.output).end());
+    const std::vector<int> all = convolutions_of(op.output);
     std::vector<Operation> longer;
     for (const int reader : all) {
-      if (reader == none || !convolution(operation(reader), 1)) return;
       longer.push_back(operation(reader));
       longer.back().module =
           dynamic_cast<const Conv2d&>(*operation(reader).module).with_padding(zeros->before, zeros->behind);
-      longer.back().inputs = op.inputs;
+      longer.back().inputs[0] = op.inputs[0];
       if (longer.back().module == nullptr || !runs(longer.back())) return;
       take_names(longer.back(), op);
     }
