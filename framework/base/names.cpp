@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "lamina/base/error.h"
+
 namespace lamina::detail {
 namespace {
 

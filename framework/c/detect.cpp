@@ -116,7 +116,7 @@ lamina_status lamina_detector_create(const lamina_model* model, const lamina_com
 #ifdef LAMINA_DETECT
     *detector = new lamina_detector{lamina::Detector(model->model, {.compile = compile, .size = side})};
 #else
-    fail(ErrorKind::unsupported, "this build has no detectors: configure it with -DLAMINA_DETECT=ON");
+    fail(lamina::ErrorKind::unsupported, "this build has no detectors: configure it with -DLAMINA_DETECT=ON");
 #endif
   });
 }

@@ -15,6 +15,8 @@
 
 namespace lamina::cuda {
 
+struct Rounding;  // to codes
+
 /// Writes the kernel of one Map: every thread finds its points, walks through its share of what is reduced (or
 /// repeated), meets the others where there is a reduction, and stores.
 ///
