@@ -36,6 +36,8 @@ struct ConvGeometry {
     return std::max(padding_width, (out_width - 1) * stride_width + (kernel_width - 1) * dilation_width + 1 -
                                        padding_width - in_width);
   }
+  /// Whether a window may see zeros around the image.
+  constexpr bool is_padded() const { return zeros_below() > 0 || zeros_right() > 0; }
   constexpr bool is_uneven() const { return zeros_below() > padding_height || zeros_right() > padding_width; }
   constexpr std::int64_t padded_height() const { return std::int64_t{in_height} + padding_height + zeros_below(); }
   constexpr std::int64_t padded_width() const { return std::int64_t{in_width} + padding_width + zeros_right(); }

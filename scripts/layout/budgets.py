@@ -9,7 +9,7 @@ import re
 
 EVERY_BUILD = {
     "framework": 31,
-    "framework/base": 1_384,  # names that nothing is like, addresses, moving AVIF pictures; one word for a file that is not there; what is thrown that is no exception; kinds of Errors, the names of nodes before whatever is thrown; names of C++ in messages become those of the interface; files in memory, stops
+    "framework/base": 1_390,  # names that nothing is like, addresses, moving AVIF pictures; one word for a file that is not there; what is thrown that is no exception; kinds of Errors, the names of nodes before whatever is thrown; names of C++ in messages become those of the interface; files in memory, stops
     "framework/compile": 4_585,  # padding that convolutions take, numbers behind functions; layers over tokens as products of images channels first; what a GPU has no kernel for; whole biases; which outputs keep images apart; codes behind a turn; layouts by nature, parts of any concatenation in place, attention of channels first; the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_340,
     "framework/cpu/map": 140,  # the definition that every other way to run a Map is tested against
@@ -51,7 +51,7 @@ LEFT_OUT = {
     "framework/onnx": 2_403,  # trees are no networks; layers with weights are written; bodies of loops and scans; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
-TESTS = {"tests": 35_530, "tests/cuda/map": 1_520}  # what C and .onnx files have since; which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 35_540, "tests/cuda/map": 1_520}  # what C and .onnx files have since; which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when
 # it has. It is beyond that by 475 and 220 of a CPU's poolings of planes: pooling, concatenation and eight bits have
 # kernels beside Maps, and 690 lines are of "Attention, small products and eight bits", which allows 700; 360 of
@@ -63,7 +63,7 @@ TESTS = {"tests": 35_530, "tests/cuda/map": 1_520}  # what C and .onnx files hav
 # ways by a model's size 26. Steps on the host of a plan for a GPU are 90,
 # bins of boxes and scatters by a thread for each update 240, and what a run finds on a GPU, boxes too, 400. Layers in
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190.
-TABLES = ((EVERY_BUILD, 63_030), (LEFT_OUT, 5_101), (TESTS, 37_410))
+TABLES = ((EVERY_BUILD, 63_030), (LEFT_OUT, 5_101), (TESTS, 37_425))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

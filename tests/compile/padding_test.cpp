@@ -53,7 +53,9 @@ TEST(Padding, IsWhatConvolutionsAloneReadZerosFor) {
   for (const Case& c :
        {Case{1, 1, 1, 1, 3, 1}, Case{0, 0, 1, 1, 3, 2, 0, 3, 32, 1, 16, 16}, Case{0, 1, 1, 2, 3, 2, 1},
         Case{1, 2, 2, 2, 5, 2, 0, 8, 8, 8}, Case{1, 0, 0, 1, {3, 2}, {2, 1}}, Case{0, 0, 3, 5, 7, {1, 3}, 2, 16, 40, 2},
-        Case{2, 3, 0, 0, 3, 2}, Case{0, 0, 9, 9, 3, 4}, Case{0, 2, 0, 2, 3, 1, 0, 24, 24, 24}}) {
+        Case{2, 3, 0, 0, 3, 2}, Case{0, 0, 9, 9, 3, 4}, Case{0, 2, 0, 2, 3, 1, 0, 24, 24, 24}, Case{0, 0, 1, 2, 1, 1},
+        Case{0, 0, 1, 2, 1, 1, 0, 16, 16}, Case{0, 0, 2, 3, 1, 2}, Case{0, 0, 0, 1, 1, 1, 0, 16, 24, 2},
+        Case{0, 0, 4, 4, 4, 4, 0, 8, 8, 1, 16, 16}}) {
     Graph g;
     g.output(convolved(g, padded(g, g.input("x", {batch, c.channels, c.height, c.width}), c), c, 3));
     EXPECT_EQ(count_moves(g), 0) << c.above << ' ' << c.left << ' ' << c.below << ' ' << c.right;
@@ -76,6 +78,25 @@ TEST(Padding, IsWhatConvolutionsAloneReadZerosFor) {
     expect_same_unfused(g, images, {x});
   }
   EXPECT_EQ(ran.size(), 4u);
+}
+
+/// Zeros are what is added to nothing: a summand in front of them is no bias, and branches keep them.
+TEST(Padding, BehindAnImageAloneIsPaddingToOthersToo) {
+  const Case c = {0, 0, 1, 1, 3, 2, 0, 8, 8, 1, 8, 8};
+  const Shape image = {batch, c.channels, c.height, c.width};
+  const Tensor x = random_tensor({images, c.channels, c.height, c.width}, 5);
+  Graph shifted;
+  const Value summand = constant(shifted, random_tensor({c.channels, 1, 1}, 6));
+  shifted.output(
+      convolved(shifted, padded(shifted, op(shifted, "Add", {shifted.input("x", image), summand}), c), c, 3));
+  expect_same_unfused(shifted, images, {x});
+
+  Graph branches;
+  const Value around = padded(branches, branches.input("x", image), c);
+  Case narrow = c;
+  narrow.kernel = 2;
+  branches.output(op(branches, "Add", {convolved(branches, around, c, 3), convolved(branches, around, narrow, 7)}));
+  expect_same_unfused(branches, images, {x});
 }
 
 TEST(Padding, StaysWhereItIsMoreThanThat) {

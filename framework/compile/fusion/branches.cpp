@@ -184,14 +184,10 @@ class Branches : Dataflow {
     merged.inputs = {sum.source};
     add(op.output, sum.source, std::vector(bias_.size(), 1.0), merged);
 
-    Conv2dOptions options = dynamic_cast<const Conv2d*>(carrier.module.get())->options();
-    options.bias = true;
-    const auto conv = std::make_shared<Conv2d>(options);
-    Tensor weight(conv->parameters()[0].shape), bias(Shape{options.out});
+    const auto& conv = dynamic_cast<const Conv2d&>(*carrier.module);
+    Tensor weight(conv.weight().shape()), bias(Shape{geometry_.out_channels});
     if (!rounded(weights_, storage_type(options_.precision), weight) || !rounded(bias_, DType::f32, bias)) return;
-    conv->set_weight(std::move(weight));
-    conv->set_bias(std::move(bias));
-    merged.module = conv;
+    merged.module = conv.with_factors(std::move(weight), std::move(bias), false);
     join(op, std::move(merged), {});
   }
 

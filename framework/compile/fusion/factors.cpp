@@ -131,11 +131,10 @@ class FactorsInFront : Dataflow {
     if (!conv || conv->epilogue.pool || conv->epilogue.chain.size() < 2 || is_coded(op.output)) return;
     const PointwiseStep& last = conv->epilogue.chain.back();
     if (last.function != Pointwise::mul || last.operand >= 0 || !(last.a > 1 && last.a <= most)) return;
+    const std::vector<int> all = convolutions_of(op.output);
     std::vector<Operation> longer;
-    for (const int reader : readers(op.output)) {
-      const auto next = reader == none ? std::nullopt : convolution(operation(reader), operation(reader).inputs.size());
-      if (!next || std::ranges::count(operation(reader).inputs, op.output) != 1) return;
-      if (operation(reader).inputs[0] != op.output) return;
+    for (const int reader : all) {
+      const auto next = convolution(operation(reader), operation(reader).inputs.size());
       auto [weight, bias] = multiplied(*next, times(last.a, next->geometry.in_channels));
       if (!weight.defined()) return;
       if (!next->bias.defined()) bias = {};
@@ -146,9 +145,7 @@ class FactorsInFront : Dataflow {
     Operation shorter = op;
     shorter.module = dynamic_cast<const Conv2d&>(*op.module).without_last_function();
     if (longer.empty() || !runs(shorter)) return;
-    std::size_t i = 0;
-    const std::vector<int> all(readers(op.output).begin(), readers(op.output).end());
-    for (const int reader : all) replace(operation(reader), std::move(longer[i++]));
+    for (std::size_t i = 0; i < all.size(); ++i) replace(operation(all[i]), std::move(longer[i]));
     replace(op, std::move(shorter));
   }
 
@@ -162,7 +159,7 @@ class FactorsInFront : Dataflow {
     const ConvGeometry& g = conv->geometry;
     const auto a = affine_of(*before);
     const bool shifts = a && !is_all(a->shift, 0), known = a && a->factor == none;
-    if (!a || (shifts && g.padding_height + g.padding_width > 0)) return;
+    if (!a || (shifts && g.is_padded())) return;
     auto [weight, bias] = multiplied(*conv, *a);
     if (!weight.defined()) return;
     if (!conv->bias.defined() && !shifts) bias = {};

@@ -19,9 +19,7 @@ bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g
 
 bool is_one_by_one(const ConvGeometry& g) { return g.kernel_height * g.kernel_width == 1; }
 
-bool is_of_pixels(const ConvGeometry& g) {
-  return is_one_by_one(g) && g.groups == 1 && g.padding_height == 0 && g.padding_width == 0;
-}
+bool is_of_pixels(const ConvGeometry& g) { return is_one_by_one(g) && g.groups == 1 && !g.is_padded(); }
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;

@@ -10,6 +10,7 @@
 #include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 #include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
@@ -40,8 +41,7 @@ ConvGeometry in_long_rows(ConvGeometry g, int threads) {
 
 /// And no images else: all pixels of the batch are one row.
 ConvGeometry flattened(ConvGeometry g, int threads, bool scaled) {
-  if (g.kernel_height * g.kernel_width != 1 || g.stride_height * g.stride_width != 1) return g;
-  if (g.padding_height + g.padding_width != 0) return g;
+  if (!detail::is_of_pixels(g)) return g;
   if (scaled) return in_long_rows(g, threads);
   const std::int64_t pixels = g.batch * g.out_pixels();
   if (pixels == 0 || pixels > std::numeric_limits<int>::max()) return g;

@@ -15,6 +15,7 @@
 #include "lamina/cpu/pool2d/window.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cpu {
 namespace {
@@ -127,7 +128,7 @@ std::unique_ptr<Operator> prepare_bf16_pair(const ConvProblem& problem, Follower
   const Engine& engine = bf16::best_engine(p.device);
   const Bands bands(g, second, DType::bf16, engine.cache / 4, p.threads);
   const bf16::Layer layer(g, engine, p.input().format, 1, false,
-                          static_cast<int>(bands.rows * (bf16::pixelwise(g) ? g.out_width : 1)));
+                          static_cast<int>(bands.rows * (detail::is_of_pixels(g) ? g.out_width : 1)));
   Leader first = {.geometry = g,
                   .workspace = layer.workspace(1),
                   .description = detail::concat("bf16: ", engine.what, ", ", engine.positions, " pixels x ",
@@ -150,7 +151,7 @@ std::unique_ptr<Operator> prepare_bf16_pair(const ConvProblem& problem, Follower
 bool begins_f32_pair(const ConvProblem& first, const Preparation& p) {
   const ConvGeometry& g = first.geometry;
   constexpr Format format = {DType::f32, Layout::nhwc};
-  return p.inputs.size() == 1 && p.precision == Precision::fp32 && bf16::pixelwise(g) && g.groups == 1 &&
+  return p.inputs.size() == 1 && p.precision == Precision::fp32 && detail::is_of_pixels(g) && g.groups == 1 &&
          p.input().format == format && p.output().format == format && !p.output().is_slice() &&
          g.batch * g.out_pixels() <= std::numeric_limits<int>::max();
 }

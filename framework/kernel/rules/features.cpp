@@ -67,7 +67,7 @@ LAMINA_HAS(ConvProblem, of(eight, bias, codes, of(epilogue) | of_prologue(prolog
            geometry, weight, bias, epilogue, prologue, eight)
 LAMINA_HAS(LinearProblem, of(eight, bias, codes, of(epilogue)), rows, in, out, weight, bias, epilogue, eight)
 LAMINA_HAS(ConvPairProblem, of(first, codes) | reads::behind(of(second, codes)), first, second, between)
-LAMINA_HAS(ConvSumProblem, of(first, codes), first, second, second_weight)
+LAMINA_HAS(ConvSumProblem, of(first, codes) | when(second.is_uneven(), reads::uneven), first, second, second_weight)
 LAMINA_HAS(BottleneckProblem, of(wide, codes) | reads::behind(of(narrow, codes)), wide, narrow)
 LAMINA_HAS(NormProblem, of(epilogue), length, eps, kind, inner, channels, scale, shift, epilogue)
 LAMINA_HAS(SqueezeExciteProblem, of(squeeze, codes) | reads::behind(of(excite, codes)) | (norm ? of(*norm, codes) : 0),

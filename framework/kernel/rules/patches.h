@@ -9,8 +9,7 @@ namespace lamina::detail {
 
 /// Each output of the pixel at its own place.
 inline bool is_of_pixels(const ConvGeometry& g) {
-  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-         g.padding_height == 0 && g.padding_width == 0;
+  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 && !g.is_padded();
 }
 
 /// So few channels are no work for tensor cores: a Map multiplies them (kernel/map/map_of.h), in the layout at hand.
@@ -27,12 +26,12 @@ inline bool turns_few_channels(const ConvGeometry& g, const Preparation& p) {
 
 /// Windows that lie side by side and cover whole rows and columns of the image: patches, as vision transformers begin.
 inline bool is_patches(const ConvGeometry& g) {
-  const auto side_by_side = [](int in, int kernel, int stride, int padding, int dilation) {
-    return kernel > 1 && stride == kernel && padding == 0 && dilation == 1 && in % kernel == 0;
+  const auto side_by_side = [](int in, int kernel, int stride, int dilation) {
+    return kernel > 1 && stride == kernel && dilation == 1 && in % kernel == 0;
   };
-  return g.groups == 1 &&
-         side_by_side(g.in_height, g.kernel_height, g.stride_height, g.padding_height, g.dilation_height) &&
-         side_by_side(g.in_width, g.kernel_width, g.stride_width, g.padding_width, g.dilation_width);
+  return g.groups == 1 && !g.is_padded() &&
+         side_by_side(g.in_height, g.kernel_height, g.stride_height, g.dilation_height) &&
+         side_by_side(g.in_width, g.kernel_width, g.stride_width, g.dilation_width);
 }
 
 /// The same convolution of the same memory, images stored channels last: a row of patches is an image, and the pixels

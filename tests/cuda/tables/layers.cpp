@@ -38,6 +38,8 @@ const std::vector<Layer> convolutions = {
     {conv("n2 3x16x32 -> 32, k 3, s 2, b 1")},
     {conv("3x32x30 -> 64, k 7, s 2, p 2, b 1")},
     {conv("n2 64x8x8 -> 64, k 3, s 2, b 1")},
+    {conv("n2 64x8x8 -> 32, b 1x2")},
+    {conv("n2 3x16x32 -> 24, k 16, s 16, b 16")},
     {conv("n2 64x9x8 -> 64, k 3x5, p 0x1, b 2x2, g 8")},
     {conv("n2 32x8x10 -> 32, k 5, s 2, p 1, b 1, g 32")},
     {conv("13x6x7 -> 9, k 3, s 2x1, p 1, d 2, b 1x3"), true},

@@ -28,12 +28,9 @@
 /// that none of its rows sees.
 namespace lamina::cpu::bf16 {
 
-/// 1x1, output pixels as the input's: the pixels of all images are one column.
-bool pixelwise(const ConvGeometry& geometry);
-
 /// What is decided once: how a geometry is laid out, divided, and packed.
 struct Layer {
-  /// `scaled`: Pointers::scale is there; only of pixelwise() layers whose input is bf16 nhwc.
+  /// `scaled`: Pointers::scale is there; only of is_of_pixels() layers whose input is bf16 nhwc.
   /// `band`: rows of outputs, or if linear positions, that convolve_rows() computes at most at a time; 0: as convolve()
   /// divides. `folds`: it may be folded, which sums in another order.
   Layer(const ConvGeometry& geometry, const Engine& engine, Format input, int threads, bool scaled = false,

@@ -9,6 +9,7 @@
 #include "lamina/base/thread_pool.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cpu::bf16 {
 namespace {
@@ -51,7 +52,7 @@ bool takes(Unit unit, const ConvProblem& problem, const Preparation& p) {
   const auto whole = [](const View& view) {
     return view.format == Format{DType::bf16, Layout::nhwc} && !view.is_slice();
   };
-  if (problem.scaled() && !(pixelwise(problem.geometry) && whole(input) && whole(p.inputs[1]))) return false;
+  if (problem.scaled() && !(detail::is_of_pixels(problem.geometry) && whole(input) && whole(p.inputs[1]))) return false;
   const auto like_output = [&](const View& view) {
     return view.format == p.output().format && view.channels == p.output().channels;
   };

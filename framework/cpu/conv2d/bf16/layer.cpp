@@ -6,6 +6,7 @@
 #include "lamina/base/in_parallel.h"
 #include "lamina/base/math.h"
 #include "lamina/cpu/conv2d/bf16/convolution.h"
+#include "lamina/kernel/rules/patches.h"
 #include "lamina/tensor/dtype.h"
 
 namespace lamina::cpu::bf16 {
@@ -23,7 +24,7 @@ std::size_t aligned(std::int64_t bytes) { return static_cast<std::size_t>(round_
 
 /// The runs of columns that are better computed apart; none if the convolution is better one Layer.
 std::vector<detail::SeenTaps> columns_apart(const ConvGeometry& g, const Engine& engine) {
-  if (g.padding_width == 0) return {};
+  if (g.zeros_right() == 0) return {};
   std::vector<detail::SeenTaps> result = detail::seen_columns(g);
   double products = 0;
   for (detail::SeenTaps& columns : result) {
@@ -38,11 +39,6 @@ std::vector<detail::SeenTaps> columns_apart(const ConvGeometry& g, const Engine&
 }
 
 }  // namespace
-
-bool pixelwise(const ConvGeometry& g) {
-  return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 &&
-         g.padding_height == 0 && g.padding_width == 0;
-}
 
 Layer::Layer(const ConvGeometry& g, const Engine& with, Format from, int threads, bool with_scale, int band,
              bool may_fold)
@@ -104,7 +100,7 @@ void Layer::place_taps() {
 
 void Layer::lay_out() {
   const ConvGeometry& g = geometry;
-  const bool pixels = pixelwise(g);
+  const bool pixels = detail::is_of_pixels(g);
   // AMX reads whole steps where pixels lie, so that the last one may overlap the one before: the order of sums is then
   // another, which must not depend on the batch.
   const bool same_order = engine->unit != Unit::amx || g.group_in_channels() <= step_channels ||

@@ -37,8 +37,7 @@ ConvGeometry of_pixels(ConvGeometry g) {
 
 Source source_of(const ConvProblem& problem, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  const bool padded = g.padding_height != 0 || g.padding_width != 0;
-  if (!expressible(g) || (padded && p.input().quantization.zero_point != 0)) return Source::rows;
+  if (!expressible(g) || (g.is_padded() && p.input().quantization.zero_point != 0)) return Source::rows;
   if (g.in_channels % 16 == 0 && !p.input().is_slice()) return Source::image;
   if (g.groups > 1) return Source::whole_pixels;
   // Windows that do not overlap take less as rows, and have fewer steps.

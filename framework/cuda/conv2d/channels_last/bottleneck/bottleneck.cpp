@@ -88,7 +88,7 @@ std::optional<Choice> choose(const BottleneckProblem& problem, const Preparation
 }
 
 bool is_of_pixels(const ConvGeometry& g) {
-  return g.groups == 1 && g.kernel_height == 1 && g.kernel_width == 1 && g.padding_height == 0 && g.padding_width == 0;
+  return g.groups == 1 && g.kernel_height == 1 && g.kernel_width == 1 && !g.is_padded();
 }
 
 /// In the order of Arguments::weight.
@@ -129,7 +129,7 @@ std::vector<unsigned char> pack(const BottleneckProblem& problem, const Argument
 
 /// Whether `problem` is a convolution of single pixels that channels_last takes, with a clamp at most behind it.
 bool is_plain(const ConvProblem& problem, const Preparation& p) {
-  return is_of_pixels(problem.geometry) && problem.geometry.groups == 1 && takes_windows(problem, p) &&
+  return is_of_pixels(problem.geometry) && takes_windows(problem, p) &&
          finish_of(problem.epilogue, DType::f16).kind == Finish::Kind::clamp;
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::mma::resident {
 namespace {
@@ -274,10 +275,7 @@ std::vector<Tile> tiles_of(Precision precision) {
 ConvGeometry flattened(const ConvGeometry& geometry) {
   ConvGeometry g = geometry;
   g.batch = std::max<std::int64_t>(g.batch, 1);  // an empty batch is prepared as one of one image
-  if (g.kernel_height != 1 || g.kernel_width != 1 || g.stride_height != 1 || g.stride_width != 1 ||
-      g.padding_height != 0 || g.padding_width != 0) {
-    return g;
-  }
+  if (!lamina::detail::is_of_pixels(g)) return g;
   const std::int64_t pixels = g.batch * g.out_pixels();
   if (pixels > std::numeric_limits<int>::max() / 2) return g;
   g.batch = 1, g.in_height = g.out_height = 1;
