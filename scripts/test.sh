@@ -37,6 +37,17 @@ server() {
   for test in serve http; do python3 "tests/apps/${test}_test.py" "$PWD/build/$1/bin/serve_alone" "$PWD"; done
 }
 
+# alone PRESET: what the last commits changed of the library and the apps, each source by itself as a build without
+# LAMINA_UNITY has it, where nothing that another source includes is there already.
+alone() {
+  local folder=build/alone changed known
+  configure "$1" -B $folder -DLAMINA_UNITY=OFF -DLAMINA_TESTS=OFF -DCMAKE_CXX_FLAGS_RELEASE=-fsyntax-only \
+    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  changed=$(git log -n 20 --name-only --format= -- 'framework/*.cpp' 'apps/*.cpp' | awk '!seen[$0]++' | head -n 48)
+  known=$(sed -n "s|^  \"file\": \"$PWD/\(.*\)\",\?|\1|p" $folder/compile_commands.json)
+  grep -Fxf <(echo "$known") <<<"$changed" | sed "s|.*|$PWD/&^|" | xargs -r cmake --build $folder --
+}
+
 preset=ci
 if [ "$mode" = --long ]; then
   preset=release
@@ -50,6 +61,7 @@ if [ "$mode" != --sanitize ]; then
   stage "configuring $preset" configure "$preset" -DLAMINA_TESTS_BY_PROGRAM=ON
   stage "compiling $preset" build "$preset"
   stage "registers and local memory of kernels" scripts/check-spills.py "build/$preset"
+  [ "$mode" = --long ] || stage "sources by themselves" alone "$preset"
   stage "tests" tests "$preset"
   stage "what documents tell to type" scripts/docs/test_docs.py "build/$preset" ${LAMINA_TEST_LONG:+--long}
   stage "Python package" scripts/test_python.sh "$preset"

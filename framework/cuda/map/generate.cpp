@@ -43,8 +43,8 @@ std::string Generator::storing() {
 void Generator::store_all() {
   std::vector<int> once, each;
   for (std::size_t i = 0; i < p_.stores.size(); ++i) {
-    (along_piece(p_.stores[i].node) || stores_each(p_, p_.stores[i]) || s_.repeated >= 0 || s_.staged >= 0 ? each
-                                                                                                           : once)
+    (along_piece(p_.stores[i].node) || stores_each(p_, p_.stores[i], s_) || s_.repeated >= 0 || s_.staged >= 0 ? each
+                                                                                                               : once)
         .push_back(static_cast<int>(i));
   }
   if (!once.empty()) {

@@ -183,7 +183,7 @@ class Generator {
   std::int64_t share_ = 1;                // packs of walked points
   std::int64_t slots_ = 1;                // groups in a block
   std::int64_t stride_ = 1;               // from one step to the next
-  bool neighbours_ = false;               // lanes are neighbouring threads
+  bool folds_ = false;                    // elements of a pack are reduced
   std::string tid_, slot_, lane_, group_, exists_, start_;
   std::vector<Index> coordinates_;
   std::array<std::string, 2> tile_, in_tile_;   // along `vector` and `staged`: the square's first element, the thread's

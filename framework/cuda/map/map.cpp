@@ -49,7 +49,8 @@ struct Planned {
 };
 
 bool fits_blocks(const Planned& it) {
-  if (interleaved_axes(it.map) != 0) return false;
+  const auto comes_back = [&](const MapProblem::Store& store) { return stores_each(it.map, store); };
+  if (interleaved_axes(it.map) != 0 && std::ranges::any_of(it.map.stores, comes_back)) return false;
   return it.how.parts > 1 || reduced_points(it.map) <= (it.how.name == "rows" ? longest_row : longest_column);
 }
 
@@ -113,7 +114,7 @@ bool takes_map(const std::optional<MapProblem>& of, const Preparation& p) {
   std::size_t pointers = p.inputs.size() + map.parameters.size() + p.outputs.size() + 2;
   for (const MapView& view : map.loads) pointers += view.tables.size();
   for (const MapNode& node : map.nodes)
-    pointers += node.kind == MapNode::Kind::reduce ? 2 : 0;  // arrays between launches
+    pointers += node.kind == MapNode::Kind::reduce ? 1 : 0;  // arrays between launches
   return pointers <= most_pointers && std::all_of(map.loads.begin(), map.loads.end(), converts) &&
          std::all_of(map.stores.begin(), map.stores.end(), [&](const auto& store) { return converts(store.view); });
 }

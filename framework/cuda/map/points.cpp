@@ -30,7 +30,7 @@ void Generator::count() {
   const auto add = [&](int axis) {
     const auto a = static_cast<std::size_t>(axis);
     if (p_.reduces(a)) {
-      walk_.push_back(a), walked_ |= 1u << a, share_ *= packs(a);
+      if (packs(a) > 1) walk_.push_back(a), walked_ |= 1u << a, share_ *= packs(a);
     } else {
       if (axis == s_.repeated || axis == s_.staged) walk_.push_back(a), walked_ |= 1u << a, share_ *= packs(a);
       kept_.push_back(a);
@@ -46,7 +46,7 @@ void Generator::count() {
   kernel_.outputs = static_cast<int>(alignment_.outputs.size());
   slots_ = s_.staged >= 0 ? 1 : s_.threads / s_.lanes;
   kernel_.blocks = detail::ceil_div(groups_, slots_);
-  neighbours_ = s_.vector >= 0 && p_.reduces(static_cast<std::size_t>(s_.vector));
+  folds_ = s_.vector >= 0 && p_.reduces(static_cast<std::size_t>(s_.vector));
 }
 
 void Generator::find_points() {
@@ -54,9 +54,9 @@ void Generator::find_points() {
   const std::string block = t_.special("ctaid.x");
   std::string slot = tid_;
   if (s_.lanes > 1) {
-    const std::string quotient = t_.quotient(tid_, neighbours_ ? s_.lanes : slots_);
-    const std::string rest = t_.rest(tid_, quotient, neighbours_ ? s_.lanes : slots_);
-    slot = neighbours_ ? quotient : rest, lane_ = neighbours_ ? rest : quotient;
+    const std::string quotient = t_.quotient(tid_, s_.neighbours ? s_.lanes : slots_);
+    const std::string rest = t_.rest(tid_, quotient, s_.neighbours ? s_.lanes : slots_);
+    slot = s_.neighbours ? quotient : rest, lane_ = s_.neighbours ? rest : quotient;
   }
   slot_ = slot;
   group_ = s_.staged >= 0 ? block : t_.let(Bank::b32, "mad.lo.u32", block, slots_, slot);

@@ -3,6 +3,7 @@
 #include "lamina/cuda/map/generator.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "lamina/base/math.h"
 
@@ -66,23 +67,31 @@ void Generator::pass(const std::vector<int>& all) {
   std::vector<State> states;
   for (const int i : operands) {
     const MapReduction kind = node(reductions[states.size()]).reduction;
-    const bool of_elements = neighbours_ ? kind != MapReduction::spread : along_element(i);
+    const bool of_elements = folds_ ? kind != MapReduction::spread : along_element(i);
     states.push_back(begin(kind, of_elements ? static_cast<std::size_t>(s_.pack) : 1, s_.steps > most_plain));
   }
+  const auto number = [&](std::size_t r, std::size_t piece, int j) {
+    return elements_.in_register(value(operands[r], static_cast<int>(piece), j));
+  };
   walk(operands, [&] {
+    // Spreads of as many numbers as can be halved to the last; of all pieces, if all are there.
+    const auto is_there = [](const Piece& piece) { return piece.exists.empty(); };
+    const bool at_once = std::has_single_bit(pieces_.size()) && std::ranges::all_of(pieces_, is_there);
+    for (std::size_t r = 0; r < operands.size(); ++r) {
+      if (!folds_ || states[r].kind != MapReduction::spread) continue;
+      std::vector<std::string> numbers;
+      for (std::size_t u = 0; u < pieces_.size(); ++u) {
+        for (int j = 0; j < s_.pack; ++j) numbers.push_back(number(r, u, j));
+        if (at_once && u + 1 < pieces_.size()) continue;
+        elements_.join(states[r].kind, states[r].known[0], elements_.spread_of(numbers), pieces_[u].exists);
+        numbers.clear();
+      }
+    }
     for (std::size_t u = 0; u < pieces_.size(); ++u) {
       for (std::size_t r = 0; r < operands.size(); ++r) {
-        if (neighbours_ && states[r].kind == MapReduction::spread) {
-          std::vector<std::string> pack;
-          for (int j = 0; j < s_.pack; ++j)
-            pack.push_back(elements_.in_register(value(operands[r], static_cast<int>(u), j)));
-          elements_.join(states[r].kind, states[r].known[0], elements_.spread_of(pack), pieces_[u].exists);
-          continue;
-        }
-        for (std::size_t j = 0; j < states[r].known.size(); ++j) {
-          add(states[r], j, elements_.in_register(value(operands[r], static_cast<int>(u), static_cast<int>(j))),
-              pieces_[u].exists);
-        }
+        if (folds_ && states[r].kind == MapReduction::spread) continue;
+        for (std::size_t j = 0; j < states[r].known.size(); ++j)
+          add(states[r], j, number(r, u, static_cast<int>(j)), pieces_[u].exists);
       }
     }
   });
@@ -98,7 +107,7 @@ void Generator::pass(const std::vector<int>& all) {
 
 void Generator::meet(int i, State& state) {
   std::vector<Known> known = settled(state);
-  if (neighbours_) known = {folded(state.kind, known)};
+  if (folds_) known = {folded(state.kind, known)};
   keep(i, met(state.kind, std::move(known)));
 }
 
@@ -118,14 +127,14 @@ std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
     }
     return result;
   };
-  for (std::int64_t distance = neighbours_ ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
+  for (std::int64_t distance = s_.neighbours ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
        distance /= 2) {
     const auto of_neighbour = [&](std::size_t j, std::size_t n) {
       return elements_.of_neighbour(known[j][n], distance);
     };
     elements_.join(kind, known, all(of_neighbour), "");
   }
-  const std::int64_t sharers = neighbours_ ? s_.lanes / 32 : s_.lanes;
+  const std::int64_t sharers = s_.neighbours ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
     // [sharers][elements][numbers][slots]
     const auto size = static_cast<std::int64_t>(size_of(p_.compute)),
@@ -134,7 +143,7 @@ std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
     const std::int64_t first = shared(sharers * slots_ * row);
     const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
     const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, size, memory);
-    const std::string sharer = neighbours_ ? t_.quotient(lane_, 32) : lane_;
+    const std::string sharer = s_.neighbours ? t_.quotient(lane_, 32) : lane_;
     const std::string own = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
     const auto place = [&](const std::string& base, std::int64_t of, std::size_t j, std::size_t n) {
       const std::int64_t number = static_cast<std::int64_t>(j) * numbers + static_cast<std::int64_t>(n);

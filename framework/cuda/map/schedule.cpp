@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "lamina/base/math.h"
+#include "lamina/kernel/map/stages.h"
 
 namespace lamina::cuda {
 namespace {
@@ -82,7 +83,7 @@ int pack_along(const MapProblem& problem, const Views& views, int axis) {
 }
 
 /// Reductions that wait for other reductions, and results that wait for any and differ where they do not.
-bool comes_back(const MapProblem& problem) {
+bool comes_back(const MapProblem& problem, const MapSchedule& schedule) {
   std::vector<bool> waits;
   for (const MapNode& node : problem.nodes) {
     bool any = false;
@@ -91,7 +92,19 @@ bool comes_back(const MapProblem& problem) {
     waits.push_back(any || node.kind == MapNode::Kind::reduce);
   }
   return std::any_of(problem.stores.begin(), problem.stores.end(),
-                     [&](const MapProblem::Store& store) { return stores_each(problem, store); });
+                     [&](const MapProblem::Store& store) { return stores_each(problem, store, schedule); });
+}
+
+/// How many rows of few reduced elements lie behind each other, `axis` being theirs.
+std::int64_t rows_beside(const MapProblem& problem, std::size_t axis) {
+  std::int64_t most = 1;
+  for (const MapView& view : problem.loads) {
+    for (std::size_t a = 0; a < problem.extents.size(); ++a) {
+      const bool next = !problem.reduces(a) && view.strides[axis] == 1 && view.strides[a] == problem.extents[axis];
+      if (next) most = std::max(most, problem.extents[a]);
+    }
+  }
+  return most;
 }
 
 /// A kept axis that something computed, or loaded, does not depend on, beside the packs' own; -1: none.
@@ -181,6 +194,15 @@ bool interleave(const MapProblem& problem, const Views& views, MapSchedule& resu
 
 }  // namespace
 
+bool stores_each(const MapProblem& problem, const MapProblem::Store& store, const MapSchedule& schedule) {
+  const auto axis = static_cast<std::size_t>(std::max(schedule.vector, 0));
+  const bool whole = schedule.vector >= 0 && problem.reduces(axis) && problem.extents[axis] == schedule.pack;
+  if (!whole) return lamina::stores_each(problem, store);
+  MapProblem::Store once = store;
+  once.view.strides[axis] = 0;
+  return lamina::stores_each(problem, once);
+}
+
 bool is_staged(const MapView& view, const MapSchedule& schedule) {
   return schedule.staged >= 0 && view.is_dense() && view.strides[static_cast<std::size_t>(schedule.staged)] == 1 &&
          view.strides[static_cast<std::size_t>(schedule.vector)] > 1;
@@ -228,11 +250,14 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   if (problem.reduced == 0 && (interleave(problem, views, result) || turn(problem, views, result))) return result;
   result.vector = vector_axis(problem, views);
   result.pack = pack_along(problem, views, result.vector);
-  const bool of_reduced = problem.reduces(static_cast<std::size_t>(result.vector));
+  const auto along = static_cast<std::size_t>(result.vector);
+  const bool of_reduced = problem.reduces(along);
+  // Of a few that are interleaved a thread has all, and its neighbours have the next rows.
+  result.neighbours = of_reduced && ((interleaved_axes(problem) >> along) & 1u) == 0;
   std::int64_t kept = 1, reduced = 1;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced : kept) *= problem.extents[a];
   (of_reduced ? reduced : kept) /= result.pack;
-  const std::int64_t packs = of_reduced ? 1 : problem.extents[static_cast<std::size_t>(result.vector)] / result.pack;
+  const std::int64_t packs = of_reduced ? rows_beside(problem, along) : problem.extents[along] / result.pack;
   // Of few points a thread has fewer, which changes no sum's order.
   const bool alone = !of_reduced && reduced <= 2 * in_flight;
   for (; alone && result.pack > 1 && kept < few_packs * processors; kept *= 2) result.pack /= 2;
@@ -247,20 +272,23 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     return result;
   }
   std::int64_t enough = 0;  // of a part
-  if (of_reduced) {
+  if (result.neighbours) {
     result.name = "rows";
     result.lanes = std::min(block, power_of_two_from(detail::ceil_div(reduced, in_flight)));
     enough = result.lanes * 2 * in_flight;
   } else {
     result.name = alone ? "window" : "columns";
-    result.lanes = std::min(
-        {warp, power_of_two_from(reduced / (2 * in_flight)), block / std::min(least_beside, power_of_two_from(packs))});
-    // To meet takes a thread as long as many steps, and much longer where spreads do.
+    const std::int64_t beside = std::min(of_reduced ? warp : least_beside, power_of_two_from(packs));
+    result.lanes = std::min({warp, power_of_two_from(reduced / (2 * in_flight)), block / beside});
+    // To meet takes a thread as long as many steps, and much longer where spreads of each element do.
     const bool of_spreads =
         std::ranges::any_of(problem.nodes, [](const MapNode& node) { return node.is(MapReduction::spread); });
-    enough = std::max(result.lanes * in_flight * (of_spreads ? 4 : 1), least_of_part);
+    std::int64_t steps = of_reduced ? 2 * in_flight : of_spreads ? 4 * in_flight : in_flight;
+    while (of_reduced && steps > in_flight && reduced % (result.lanes * steps) != 0)
+      --steps;  // all are there, if that can be
+    enough = std::max(result.lanes * steps, least_of_part);
   }
-  if (!comes_back(problem)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
+  if (!comes_back(problem, result)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
   result.steps = detail::ceil_div(reduced, result.parts * result.lanes);
   result.pieces = result.steps;
   if (result.steps > 2 * in_flight) {
@@ -272,7 +300,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   result.early = all * result.parts <= few_threads * processors;
   // Small blocks reach more multiprocessors.
   const std::int64_t least = std::max(2 * warp, result.lanes);
-  while (of_reduced && result.threads > least && all < result.threads * processors) result.threads /= 2;
+  while (result.neighbours && result.threads > least && all < result.threads * processors) result.threads /= 2;
   return result;
 }
 

@@ -20,7 +20,8 @@ struct MapSchedule {
   int vector = -1;           ///< the axis of the packs; -1: there is no axis
   int pack = 1;              ///< elements
   int threads = 256;         ///< of a block
-  std::int64_t lanes = 1;    ///< a power of two; neighbouring threads where packs are of reduced elements
+  std::int64_t lanes = 1;    ///< a power of two
+  bool neighbours = false;   ///< lanes are neighbouring threads: packs are of reduced elements, in rows of many
   std::int64_t parts = 1;    ///< the last of these blocks adds up what they found
   std::int64_t steps = 1;    ///< of a thread, along what is reduced or `repeated`
   std::int64_t pieces = 1;   ///< of those that stand in the text one after the other
@@ -40,6 +41,10 @@ struct MapAlignment {
 
 /// By rules alone. `processors`: of the device; they decide how much a thread does of what is not reduced.
 MapSchedule schedule(const MapProblem& simplified, const MapAlignment& alignment, int processors);
+
+/// Whether something is stored for several points of which a thread knows one number; not what all elements of its
+/// pack, which are reduced, share with nobody else's.
+bool stores_each(const MapProblem& problem, const MapProblem::Store& store, const MapSchedule& schedule);
 
 /// Whether the schedule brings the view's elements through shared memory.
 bool is_staged(const MapView& view, const MapSchedule& schedule);

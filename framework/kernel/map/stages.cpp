@@ -85,89 +85,26 @@ struct Between {
   }
 };
 
-/// A stage that computes some reductions over all reduced axes but those that are `apart`; a spread's sum beside it.
-MapProblem first_stage(MapProblem map, const std::vector<std::size_t>& reductions, unsigned apart, const Between& to) {
-  map.reduced &= ~apart;
+/// A stage that stores what some nodes are.
+MapProblem stage_of(MapProblem map, const std::vector<std::size_t>& nodes, const Between& to) {
   map.stores.clear();
-  for (const std::size_t i : reductions) {
-    const MapNode node = map.nodes[i];
-    map.store(static_cast<int>(i), to.view(map, map.stores.size()));
-    if (apart != 0 && node.is(MapReduction::spread))
-      map.store(map.reduce(MapReduction::sum, node.from[0]), to.view(map, map.stores.size()));
-  }
+  for (const std::size_t i : nodes) map.store(static_cast<int>(i), to.view(map, map.stores.size()));
   return map;
 }
 
-/// The stage behind it: over the axes that were left, of array `from`. Each row's numbers are stored for each element
-/// of these axes, so that whoever reads them finds them side by side.
-MapProblem second_stage(const MapProblem& map, const std::vector<std::size_t>& reductions, unsigned apart, int from,
-                        const Between& between) {
-  MapProblem result{.extents = map.extents, .reduced = apart, .compute = map.compute};
-  double points = 1;  // of each of the first stage's
-  for (std::size_t a = 0; a < map.extents.size(); ++a) {
-    if (!map.reduces(a) || result.reduces(a)) continue;
-    points *= static_cast<double>(map.extents[a]), result.extents[a] = 1;
-  }
-  const auto next = [&] {
-    MapView view = between.view(map, result.loads.size());
-    view.array = from;
-    return result.load(view);
-  };
-  for (const std::size_t i : reductions) {
-    const MapReduction kind = map.nodes[i].reduction;
-    int value = next();
-    if (kind == MapReduction::spread) {  // within each, and of their means around the mean of all (Chan et al., 1979)
-      const int mean = result.function(Pointwise::div, next(), result.number(points));
-      const int around = result.function(Pointwise::mul, result.reduce(kind, mean), result.number(points));
-      value = result.function(Pointwise::add, result.reduce(MapReduction::sum, value), around);
-    } else {
-      value = result.reduce(kind, value);
-    }
-    result.store(value, between.view(map, result.stores.size()));
-  }
-  return result;
-}
-
-/// Axes that are left to a second stage, a bit each; `pieces`: the one of them that counts pieces of another.
-struct Apart {
-  unsigned axes = 0, pieces = 0;
-};
-
-/// The interleaved axes, `few`, and, where the longest of the other reduced axes is long, what counts its pieces of up
-/// to 128 points. What pieces know then meets in the second stage, and not across the blocks of the first.
-Apart left_apart(MapProblem& map, unsigned few) {
-  constexpr std::int64_t longest = 128, least = 32;
-  const std::size_t rank = map.extents.size();
-  std::size_t axis = rank;
-  for (std::size_t a = 0; a < rank; ++a) {
-    const bool other = map.reduces(a) && ((few >> a) & 1u) == 0;
-    if (other && (axis == rank || map.extents[a] > map.extents[axis])) axis = a;
-  }
-  if (axis == rank || rank == most_map_axes) return {few};
-  std::int64_t piece = longest;
-  while (piece >= least && map.extents[axis] % piece != 0) --piece;
-  if (piece < least || piece == map.extents[axis]) return {few};
-  const auto insert = [&](MapAxes& axes, std::int64_t inner) {
-    axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(axis) + 1, inner);
-  };
-  map.extents[axis] /= piece;
-  insert(map.extents, piece);
-  detail::each_strides(map, [&](MapAxes& strides) {
-    insert(strides, strides[axis]);
-    strides[axis] *= piece;
-  });
-  const unsigned pieces = 1u << axis;
-  const auto moved = [&](unsigned axes) { return (axes & (pieces - 1)) | (axes & ~(pieces - 1)) << 1; };
-  map.reduced = moved(map.reduced) | pieces;
-  return {moved(few) | pieces, pieces};
+/// Of interleaved elements, as many as make packs: each has its number in the arrays between stages, so that whoever
+/// reads several rows finds theirs side by side.
+unsigned shared_by_packs(const MapProblem& map) {
+  const unsigned few = interleaved_axes(map);
+  const bool even = few != 0 && std::has_single_bit(static_cast<std::uint64_t>(map.extents[std::countr_zero(few)]));
+  return even ? few : 0;
 }
 
 }  // namespace
 
 unsigned interleaved_axes(const MapProblem& map) {
   constexpr std::int64_t sector = 32, far = 512;
-  const auto comes_back = [&](const auto& store) { return stores_each(map, store); };
-  if (map.loads.empty() || std::ranges::none_of(map.stores, comes_back)) return 0;
+  if (map.loads.empty()) return 0;
   const MapView& largest =
       *std::ranges::max_element(map.loads, {}, [&](const MapView& v) { return volume_of(map, v); });
   for (std::size_t a = 0; a < map.extents.size(); ++a) {
@@ -187,8 +124,6 @@ MapStages stages_of(const MapProblem& of, int first) {
   MapStages result;
   MapProblem problem = of;
   use_spreads(problem);
-  const unsigned few = interleaved_axes(problem);
-  const auto [apart, pieces] = few == 0 ? Apart() : left_apart(problem, few);
   MapProblem rest = problem;
   rest.reduced = 0;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) {
@@ -198,29 +133,34 @@ MapStages stages_of(const MapProblem& of, int first) {
     if (stepping > 0 && problem.extents[a] > 1) return {{of}, {}};  // a single number, and one for each point
     rest.extents[a] = 1;
   }
-  const Between between(problem, apart);
-  const auto add = [&](MapProblem stage) {
-    result.elements.push_back(between.elements * std::ssize(stage.stores));
-    prune(stage);
-    result.maps.push_back(std::move(stage));
-    return first + static_cast<int>(result.maps.size()) - 1;  // which input of the others it writes
-  };
   const std::vector<std::size_t> levels = levels_of(problem);
+  const std::vector<unsigned> along = dependence(problem);
+  const auto waits = [&](std::size_t i) { return levels[i] > 0 && (along[i] & problem.reduced) == 0; };
+  std::vector<bool> given(levels.size());  // to what differs from point to point, or waits for more
+  for (const auto& store : problem.stores) given[static_cast<std::size_t>(store.node)] = true;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    for (const int from : problem.nodes[i].from) {
+      const auto before = static_cast<std::size_t>(std::max(from, 0));
+      if (from >= 0 && (!waits(i) || levels[i] > levels[before])) given[before] = true;
+    }
+  }
+  const Between between(problem, shared_by_packs(problem));
   for (std::size_t level = 1; level <= std::ranges::max(levels); ++level) {
-    std::vector<std::size_t> reductions;
+    std::vector<std::size_t> nodes;
     for (std::size_t i = 0; i < levels.size(); ++i) {
-      if (problem.nodes[i].kind == MapNode::Kind::reduce && levels[i] == level) reductions.push_back(i);
+      if (waits(i) && given[i] && levels[i] == level) nodes.push_back(i);
     }
     MapProblem stage = rest;
     stage.extents = problem.extents, stage.reduced = problem.reduced;
-    int array = add(first_stage(std::move(stage), reductions, apart, between));
-    if (apart != 0) array = add(second_stage(problem, reductions, apart, array, between));
-    for (std::size_t number = 0; number < reductions.size(); ++number) {
+    stage = stage_of(std::move(stage), nodes, between);
+    result.elements.push_back(between.elements * std::ssize(stage.stores));
+    prune(stage);
+    result.maps.push_back(std::move(stage));
+    for (std::size_t number = 0; number < nodes.size(); ++number) {
       MapView view = between.view(problem, number);
-      view.array = array;
-      if (pieces != 0) view.strides[static_cast<std::size_t>(std::countr_zero(pieces))] = 0;  // all have the same
+      view.array = first + static_cast<int>(result.maps.size()) - 1;
       rest.loads.push_back(view);
-      rest.nodes[reductions[number]] = {.kind = MapNode::Kind::load, .view = static_cast<int>(rest.loads.size()) - 1};
+      rest.nodes[nodes[number]] = {.kind = MapNode::Kind::load, .view = static_cast<int>(rest.loads.size()) - 1};
     }
   }
   prune(rest);
