@@ -84,6 +84,23 @@ Program::Operation Dataflow::move_from(const std::string& name, int value, MoveP
   return operation_of(name, std::make_shared<Fixed<MoveProblem>>(move, shape, DType::f32), {source}, shape);
 }
 
+Program::Operation Dataflow::with_zeros(int value, std::int64_t channels) {
+  Shape wide = shape(value);
+  const std::int64_t row = wide[3], page = wide[2] * row, own = wide[1];
+  int source = value;
+  MoveProblem move = {{{wide[0], own * page}, {own, page}, {wide[2], row}, {wide[3], 1}}};
+  if (const auto first = move_of(computes(value)); first && first->axes.size() == 4 && first->axes[1].extent == own &&
+                                                   first->axes[0].extent == wide[0] && first->fill == 0)
+    move = *first, source = computes(value)->inputs[0];
+  MoveProblem::Axis& axis = move.axes[1];
+  if (axis.offsets.empty()) {
+    for (std::int64_t c = 0; c < own; ++c) axis.offsets.push_back(c * axis.stride);
+  }
+  axis.offsets.resize(static_cast<std::size_t>(channels), -1), axis.extent = channels;
+  wide.set(1, channels);
+  return move_from(program_.value(value).name, source, std::move(move), wide);
+}
+
 void Dataflow::enter(const std::vector<int>& values, int reader) {
   for (const int value : values) readers_[index(value)].insert(reader);
 }

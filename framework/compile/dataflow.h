@@ -100,6 +100,8 @@ class Dataflow {
   std::pair<MoveProblem, int> composed_move(int value, MoveProblem problem) const;
   /// An operation that does so.
   Operation move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape);
+  /// An operation that puts channels of zeros behind those of an image, so that it has so many.
+  Operation with_zeros(int value, std::int64_t channels);
   /// Another operation in the place of one. What nobody reads then reads nothing itself.
   void replace(Operation& op, Operation by);
   /// Another module, inputs and shape of what an operation gives.

@@ -120,6 +120,9 @@ void simplify_moves(Program& program, const CompileOptions& options);
 /// Lets convolutions pad the images that they read.
 void take_padding(Program& program, const CompileOptions& options);
 
+/// Puts one sum in the place of that of some channels which are joined with the others.
+void find_partial_sums(Program& program, const CompileOptions& options);
+
 /// Stores values of f32 in eight bits between what computes and what reads them so: what is quantised, and what was.
 void store_eight_bits(Program& program, const CompileOptions& options);
 
@@ -172,7 +175,8 @@ void narrow_wide_maps(Program& program, const CompileOptions& options);
 /// Puts one operation in the place of an image's means, two layers of them, and the image times what these give.
 void find_gates(Program& program, const CompileOptions& options);
 
-/// Gives products filters of zeros where kernels want more of them and moves alone read the result.
+/// Gives products filters of zeros where kernels want more of them, and what is done to their results channel by
+/// channel as many channels.
 void fill_filters(Program& program, const CompileOptions& options);
 
 /// Marks values of f32 that f16 may not hold (Value::keeps_f32).

@@ -12,7 +12,8 @@ namespace lamina {
 struct SqueezeExciteProblem {
   static constexpr std::string_view what = "squeeze and excitation";
   static constexpr bool of_convolutions = true;
-  ConvProblem squeeze = {}, excite = {};  ///< of images of one pixel: the means to fewer values, those to the factors
+  /// Of images of one pixel: the means, or those of the first channels, to fewer values, and those to the factors.
+  ConvProblem squeeze = {}, excite = {};
   /// The result is the image times the factors; otherwise the factors alone, [N, C, 1, 1], for whoever reads the image:
   /// of codes in f32, as ConvProblem::prologue says.
   bool multiplies = true;

@@ -187,6 +187,13 @@ std::shared_ptr<const Conv2d> Conv2d::with_padding(Size2d before, Size2d behind)
   return result;
 }
 
+std::shared_ptr<const Conv2d> Conv2d::with_filters(Tensor weight, Tensor bias) const {
+  Conv2dOptions options = options_;
+  options.out = static_cast<int>(weight.shape()[0]);
+  if (options_.groups == options_.in && options_.in == options_.out) options.in = options.groups = options.out;
+  return with(options, std::move(weight), std::move(bias));
+}
+
 std::shared_ptr<const Conv2d> Conv2d::without_last_function() const {
   auto result = with(options_, weight(), bias());
   result->chain_.pop_back();

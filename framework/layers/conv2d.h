@@ -58,6 +58,8 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   std::shared_ptr<const Conv2d> with_factors(Tensor weight, Tensor bias, bool scaled) const;
   /// The same of an image without those zeros around it. Null if it is of codes.
   std::shared_ptr<const Conv2d> with_padding(Size2d before, Size2d behind) const;
+  /// The same of as many filters as `weight` has, and, if it is depthwise, of as many channels.
+  std::shared_ptr<const Conv2d> with_filters(Tensor weight, Tensor bias) const;
   /// The same without the last of the functions that are done to the result.
   std::shared_ptr<const Conv2d> without_last_function() const;
   /// The same without the taps that see nothing but the padding of images of that shape (kernel/rules/live_window.h).

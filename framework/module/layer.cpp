@@ -15,7 +15,7 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 
 }  // namespace
 
-/// A slice is worth no slower kernel: the one that would run without knows it, or none does.
+/// A slice is worth no slower kernel than the one that would run without.
 template <class Problem>
 bool Layer<Problem>::takes(const Preparation& preparation) const {
   const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));
@@ -30,7 +30,8 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
     const std::vector<View> inputs = whole(preparation.inputs), outputs = whole(preparation.outputs);
     Preparation without = preparation;
     without.inputs = inputs, without.outputs = outputs, without.finding = nullptr;
-    if (paying_kernel(what, without) != kernel) return false;
+    const Kernel<Problem>* const plain = paying_kernel(what, without);
+    if (plain == nullptr || plain < kernel) return false;  // a table has the fastest first
   }
   if (preparation.finding != nullptr) preparation.finding->kernel = kernel;
   return true;

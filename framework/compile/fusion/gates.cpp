@@ -1,7 +1,7 @@
 // Squeeze and excitation: the means of an image's channels, two layers of them, and the image times what comes, become
 // one operation where a kernel does all of it. Where a convolution multiplies the image as it reads it, as one of codes
-// is made to here, the operation gives the factors alone; so does that of a global response norm, the roots of the
-// channels' squares and a norm of them.
+// is made to here, or other functions do, the operation gives the factors alone; so does that of a global response
+// norm, the roots of the channels' squares and a norm of them.
 
 #include <algorithm>
 
@@ -21,8 +21,8 @@ class Gates : Dataflow {
     for (Operation& op : program_.operations) {
       if (multiplies(op)) {
         if (!join_product(op, 0)) join_product(op, 1);
-      } else if (scales(op)) {
-        join_factors(op);
+      } else if (const int factors = scales(op); factors != none) {
+        join_factors(op.inputs[0], factors);
       }
     }
     finish();
@@ -34,9 +34,13 @@ class Gates : Dataflow {
     return product && product->chain == PointwiseChain{{.function = Pointwise::mul, .operand = 1}};
   }
 
-  bool scales(const Operation& op) const {
-    const auto conv = solves<ConvProblem>(&op);
-    return conv && conv->scaled();
+  /// The factors of the channels of an operation's first input, which it multiplies by before it does anything else.
+  int scales(const Operation& op) const {
+    if (const auto conv = solves<ConvProblem>(&op)) return conv->scaled() ? op.inputs[1] : none;
+    const auto functions = op.inputs.size() < 2 ? std::nullopt : solves<PointwiseProblem>(&op);
+    const bool product = functions && !functions->chain.empty() &&
+                         functions->chain[0] == PointwiseStep{.function = Pointwise::mul, .operand = 1};
+    return product ? op.inputs[1] : none;
   }
 
   /// What a convolution of one pixel solves, of codes or not.
@@ -51,6 +55,20 @@ class Gates : Dataflow {
   bool is_mean(const Operation* op) const {
     const auto pool = solves<PoolProblem>(op);
     return pool && pool->kind == PoolKind::adaptive && pool->geometry.out_pixels() == 1;
+  }
+
+  /// Whether an operation takes the first channels of images of one pixel.
+  bool reads_first_channels(const Operation& op) const {
+    const auto move = move_of(&op);
+    if (!move || shape(op.inputs[0]).rank() != 4 || shape(op.output).rank() != 4) return false;
+    std::int64_t next = shape(op.output)[1];  // elements of an image, then from one image to the next
+    const std::int64_t images = shape(op.output)[0], apart = shape(op.inputs[0])[1];
+    if (shape(op.output).numel() != images * next || shape(op.inputs[0]).numel() != images * apart) return false;
+    return std::ranges::all_of(move->axes, [&](const MoveProblem::Axis& axis) {
+      const bool of_images = axis.extent == images && axis.stride == apart,
+                 of_channels = axis.extent == next && axis.stride == 1;
+      return axis.offsets.empty() && (axis.extent == 1 || of_images || of_channels);
+    });
   }
 
   /// What makes a value of an image, from its reduction on.
@@ -71,12 +89,18 @@ class Gates : Dataflow {
     const auto excite = of_a_pixel(second, codes);
     Operation* const first = excite ? alone_for(second->inputs[0]) : nullptr;
     const auto squeeze = of_a_pixel(first, codes);
-    Operation* const mean = squeeze ? alone_for(first->inputs[0]) : nullptr;
+    Operation* mean = squeeze ? alone_for(first->inputs[0]) : nullptr;
+    std::vector<Operation*> parts = {first, second};
+    if (mean != nullptr && reads_first_channels(*mean)) {
+      parts.insert(parts.begin(), mean);
+      mean = alone_for(mean->inputs[0]);
+    }
     if (!is_mean(mean) || mean->inputs[0] != image) return std::nullopt;
     SqueezeExciteProblem problem = {*squeeze, *excite};
     problem.means = stored(first->inputs[0]), problem.between = stored(second->inputs[0]);
     problem.factors = stored(factors);
-    return Gate{{mean, first, second}, std::move(problem)};
+    parts.insert(parts.begin(), mean);
+    return Gate{std::move(parts), std::move(problem)};
   }
 
   /// A norm of the roots of the sums of the squares of the channels.
@@ -125,13 +149,13 @@ class Gates : Dataflow {
     return false;
   }
 
-  void join_factors(const Operation& conv) {
-    auto gate = gate_of(conv.inputs[0], conv.inputs[1]);
+  void join_factors(int image, int factors) {
+    auto gate = gate_of(image, factors);
     if (!gate) return;
     gate->problem.multiplies = false;
     Operation& last = *gate->parts.back();
     gate->parts.pop_back();
-    join(last, {conv.inputs[0]}, gate->problem, gate->parts);
+    join(last, {image}, gate->problem, gate->parts);
   }
 };
 

@@ -26,7 +26,8 @@ Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
   args.channels = static_cast<int>(input.shape[1]);
   if (problem.norm) return args;
   args.hidden = problem.squeeze.geometry.out_channels;
-  args.squeeze = Layer(lamina::detail::ceil_div(args.hidden, blocks), args.channels, of_codes(problem));
+  args.squeeze =
+      Layer(lamina::detail::ceil_div(args.hidden, blocks), problem.squeeze.geometry.in_channels, of_codes(problem));
   args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden, of_codes(problem));
   return args;
 }
@@ -169,6 +170,11 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
       p.output().alignment % 16 != 0) {
     return false;
   }
+  // The first layer may read less than all channels, but not so much less that a pack has none of it.
+  if (!problem.norm &&
+      (lamina::detail::round_up<std::int64_t>(problem.squeeze.geometry.in_channels, pack) != shape[1] ||
+       problem.excite.geometry.out_channels != shape[1]))
+    return false;
   const bool known = problem.norm ? !problem.multiplies && !codes && is_response(*problem.norm, shape[1])
                      : codes      ? are_code_layers(problem, p)
                                   : is_layer(problem.squeeze, p) && is_layer(problem.excite, p);

@@ -128,7 +128,8 @@ __device__ __forceinline__ void run(const Arguments& args) {
       float4 total = {};
 #pragma unroll
       for (int r = 0; r < blocks; ++r) add(total, ptx::load_from(floats + i * pitch + place.sums + c, r));
-      const auto mean = [&](float sum) {
+      const auto mean = [&](float sum, int at) {
+        if (!responds && c + at >= args.squeeze.terms) return 0.0f;  // which the layer does not read
         if constexpr (of_codes<T>) {
           const float number = __fdiv_rn(__fmul_rn(__fsub_rn(sum, args.codes.zeros), args.codes.scale), pixels);
           return __fsub_rn(__uint_as_float(Results(args.codes.means).code<false>(number)), eight_bits::whole);
@@ -136,7 +137,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
           return to_f32(from_f32<T>(responds ? sqrtf(sum) : sum / pixels));
         }
       };
-      *four(i, place.means + c) = {mean(total.x), mean(total.y), mean(total.z), mean(total.w)};
+      *four(i, place.means + c) = {mean(total.x, 0), mean(total.y, 1), mean(total.z, 2), mean(total.w, 3)};
     }
   }
   __syncthreads();

@@ -29,7 +29,7 @@ bool formats_fit(const ConvGeometry& g, const Preparation& p) {
   const Format in = p.input().format, out = p.output().format;
   return in.dtype == storage_type(p.precision) && (out.dtype == in.dtype || out.dtype == DType::f32) &&
          channels_last(in.layout, g.in_pixels()) && channels_last(out.layout, g.out_pixels()) &&
-         static_cast<std::size_t>(g.in_channels) * size_of(in.dtype) % 16 == 0 &&
+         static_cast<std::size_t>(p.input().pixel_pitch()) * size_of(in.dtype) % 16 == 0 &&
          static_cast<std::size_t>(g.out_channels) * size_of(out.dtype) % 16 == 0 && slices_fit(p);
 }
 
