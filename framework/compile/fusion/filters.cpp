@@ -122,7 +122,8 @@ class Filters : Dataflow {
         const int operand = made->inputs[k];
         const bool known = program_.value(operand).constant.defined();
         if (extent(operand, -3) <= 1) continue;  // for all channels alike
-        if (extent(operand, -3) != extent(value, 1) || (!known && shape(operand).rank() != 4)) return {};
+        const bool lengthens = known ? extent(operand, -4) <= 1 : shape(operand).rank() == 4;
+        if (extent(operand, -3) != extent(value, 1) || !lengthens) return {};
         if (!known) add(operand, false);
       }
       for (const int reader : readers(value)) {

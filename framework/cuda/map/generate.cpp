@@ -7,14 +7,19 @@
 
 namespace lamina::cuda {
 
+int Generator::arrays() const {
+  std::size_t tables = 0;
+  for (const MapView& view : p_.loads) tables += view.tables.size();
+  return kernel_.inputs + kernel_.outputs + static_cast<int>(tables);
+}
+
 MapKernel Generator::write(std::string_view name) {
   count();
   find_points();
-  const bool overlaps = architecture_ >= 90;
-  if (overlaps) t_.line("griddepcontrol.launch_dependents");
+  const Neighbours neighbours = find_neighbours();
   find_bases();
   if (s_.early) fetch_parameters();
-  if (overlaps) t_.line("griddepcontrol.wait");
+  wait_for_predecessor(neighbours);
   if (s_.staged >= 0) stage();
   for (const std::vector<int>& reductions : passes()) pass(reductions);
   if (s_.parts > 1) {
@@ -22,13 +27,38 @@ MapKernel Generator::write(std::string_view name) {
   } else {
     store_all();
   }
+  if (!neighbours.before.empty()) t_.line_if(neighbours.before, "griddepcontrol.wait");
   kernel_.threads = s_.threads;
   kernel_.parts = s_.parts;
-  const int arrays = kernel_.inputs + kernel_.outputs + static_cast<int>(kernel_.tables.size());
-  kernel_.text = t_.entry(name, arrays + (s_.parts > 1 ? 2 : 0), s_.threads, shared_bytes_);
+  kernel_.text = t_.entry(name, arrays() + (s_.parts > 1 ? 2 : 1), s_.threads, shared_bytes_);
   kernel_.called = called_;
   kernel_.lines = t_.lines();
   return std::move(kernel_);
+}
+
+Generator::Neighbours Generator::find_neighbours() {
+  if (architecture_ < 90) return {};
+  if (s_.parts > 1) {
+    t_.line("griddepcontrol.launch_dependents");
+    return {};
+  }
+  const std::string bits = t_.let(Bank::b64, "ld.param.u64", "[p" + std::to_string(arrays()) + "]");
+  const auto is_set = [&](int bit) {
+    return t_.let(Bank::predicate, "setp.ne.s64", t_.let(Bank::b64, "and.b64", bits, bit), 0);
+  };
+  const Neighbours result = {is_set(1), is_set(2)};
+  const std::string alone = t_.let(Bank::predicate, "not.pred", result.after);
+  t_.line_if(t_.let(Bank::predicate, "or.pred", result.before, alone), "griddepcontrol.launch_dependents");
+  return result;
+}
+
+void Generator::wait_for_predecessor(const Neighbours& neighbours) {
+  if (architecture_ < 90) return;
+  if (neighbours.before.empty()) return t_.line("griddepcontrol.wait");
+  const std::string first = t_.let(Bank::predicate, "not.pred", neighbours.before);
+  t_.line_if(neighbours.before, "membar.gl");
+  t_.line_if(first, "griddepcontrol.wait");
+  t_.line_if(t_.let(Bank::predicate, "and.pred", first, neighbours.after), "griddepcontrol.launch_dependents");
 }
 
 std::string Generator::storing() {

@@ -11,7 +11,8 @@
 namespace lamina::cuda {
 
 /// A Map as a kernel. Its parameters are pointers: the inputs, the outputs, the tables (32 bits an entry) and, where
-/// blocks meet, the workspace and the counters, which begin at 0 and are 0 again when it ends.
+/// blocks meet, the workspace and the counters, which begin at 0 and are 0 again when it ends. Where they do not, the
+/// last one is 64 bits: 1 if it runs beside the kernel before it, and 2 if it does beside the next.
 struct MapKernel {
   std::string text;                    ///< the entry
   std::set<std::string> called;        ///< functions that must stand before it in a module

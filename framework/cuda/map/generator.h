@@ -155,6 +155,16 @@ class Generator {
   std::int64_t shared(std::int64_t bytes);
 
   // generate.cpp
+  /// How many pointers it is given before the last ones.
+  int arrays() const;
+  /// Predicates that say whether it runs beside the kernel before it, or the next; "": it does not, where blocks meet
+  /// in memory that each of them would use. The next may start.
+  struct Neighbours {
+    std::string before, after;
+  };
+  Neighbours find_neighbours();
+  /// As runtime/overlap.cuh has it.
+  void wait_for_predecessor(const Neighbours& neighbours);
   /// Of the threads that know a result the one that stores it.
   std::string storing();
   void store_all();

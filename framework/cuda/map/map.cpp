@@ -60,6 +60,7 @@ struct MapLaunch {
   Launch launch;
   std::vector<const void*> tables = {};
   std::optional<std::size_t> to = {};  ///< which array between launches it writes; none: the outputs
+  bool meets = false;                  ///< its blocks do
 };
 
 struct MapRun {
@@ -76,6 +77,8 @@ struct MapRun {
   }
   void operator()(Inputs inputs, Outputs outputs, const Execution& execution) const {
     auto* const workspace = static_cast<unsigned char*>(execution.workspace);
+    const std::uintptr_t beside =
+        launches.size() > 1 ? 0 : (execution.neighbours.before ? 1u : 0u) | (execution.neighbours.after ? 2u : 0u);
     for (const MapLaunch& one : launches) {
       std::array<const void*, most_pointers> pointers;
       std::array<void*, most_pointers> arguments;
@@ -94,7 +97,8 @@ struct MapRun {
         for (Tensor& output : outputs) add(output.raw());
       }
       for (const void* table : one.tables) add(table);
-      add(workspace + parts), add(execution.counters);  // which a kernel without parts does not have
+      if (!one.meets) add(reinterpret_cast<const void*>(beside));
+      add(workspace + parts), add(execution.counters);  // which others do not have
       launch_kernel(one.kernel.get(), one.launch, execution.stream, arguments.data());
     }
   }
@@ -166,7 +170,8 @@ std::unique_ptr<Operator> prepare_map(const MapProblem& problem, const Preparati
                          ptx_header(architecture) + functions.definitions(kernel.called) + kernel.text, entry_name),
                      .launch = {.grid = dim3(static_cast<unsigned>(kernel.blocks), static_cast<unsigned>(kernel.parts)),
                                 .block = dim3(static_cast<unsigned>(kernel.threads)),
-                                .overlaps = architecture >= 90}};  // as the text says that it waits
+                                .overlaps = architecture >= 90},  // as the text says that it waits
+                     .meets = kernel.parts > 1};
     if (!last) one.to = i;
     for (const MapView::Table* table : kernel.tables) {
       one.tables.push_back(
@@ -178,7 +183,9 @@ std::unique_ptr<Operator> prepare_map(const MapProblem& problem, const Preparati
   }
   const std::size_t launches = run.launches.size();
   const std::string name = launches > 1 ? std::to_string(launches) + " launches" : std::string(whole.how.name);
-  return make_on_device(index(p), "map (" + name + ")", {.workspace = run.parts + found, .counters = counters},
+  const bool beside = launches == 1 && !run.launches[0].meets;
+  return make_on_device(index(p), "map (" + name + ")",
+                        {.workspace = run.parts + found, .counters = counters, .heeds_neighbours = beside},
                         std::move(run));
 }
 

@@ -35,7 +35,7 @@ bool pays_as_map(const Problem& problem, const Preparation& preparation) {
     const PoolGeometry& g = problem.geometry;
     const bool overlap =
         problem.kind != PoolKind::adaptive && (g.stride_height < g.kernel_height || g.stride_width < g.kernel_width);
-    if (!map->loads[0].is_dense() || (overlap && g.kernel_height * g.kernel_width > 8)) return false;
+    if (overlap && g.kernel_height * g.kernel_width > 9) return false;
   }
   return pays_map(map, preparation);
 }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
 constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
+constexpr std::int64_t window = 9;          // or so many, if those are all: 3 x 3
 constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
 constexpr std::int64_t few_packs = 128;     // of a multiprocessor
 constexpr std::int64_t few_threads = 512;   // of a multiprocessor: all find room at once, whatever registers they need
@@ -259,7 +260,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   (of_reduced ? reduced : kept) /= result.pack;
   const std::int64_t packs = of_reduced ? rows_beside(problem, along) : problem.extents[along] / result.pack;
   // Of few points a thread has fewer, which changes no sum's order.
-  const bool alone = !of_reduced && reduced <= 2 * in_flight;
+  const bool alone = !of_reduced && reduced <= window;
   for (; alone && result.pack > 1 && kept < few_packs * processors; kept *= 2) result.pack /= 2;
   if (reduced == 1) {
     const int axis = axis_to_repeat(problem, result.vector);
@@ -291,7 +292,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   if (!comes_back(problem, result)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
   result.steps = detail::ceil_div(reduced, result.parts * result.lanes);
   result.pieces = result.steps;
-  if (result.steps > 2 * in_flight) {
+  if (result.steps > window) {
     result.pieces = in_flight;
     result.steps = detail::ceil_div(result.steps, in_flight) * in_flight;
   }

@@ -84,6 +84,28 @@ std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparatio
   return map;
 }
 
+namespace {
+
+/// How many pixels of an image each window sees.
+Tensor pixels_seen(const PoolGeometry& g) {
+  const auto seen = [](int out, int stride, int padding, int kernel, int dilation, int extent) {
+    int count = 0;
+    for (int k = 0, at = out * stride - padding; k < kernel; ++k, at += dilation) count += at >= 0 && at < extent;
+    return count;
+  };
+  Tensor result({g.out_height, g.out_width});
+  float* to = result.values<float>().data();
+  for (int y = 0; y < g.out_height; ++y) {
+    const int rows = seen(y, g.stride_height, g.padding_height, g.kernel_height, g.dilation_height, g.in_height);
+    for (int x = 0; x < g.out_width; ++x)
+      *to++ = static_cast<float>(
+          rows * seen(x, g.stride_width, g.padding_width, g.kernel_width, g.dilation_width, g.in_width));
+  }
+  return result;
+}
+
+}  // namespace
+
 std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& p) {
   if (has_no_arrays(p) || p.has_codes() || !has_activations(p) || p.inputs.size() != 1 || p.input().shape.rank() != 4)
     return std::nullopt;
@@ -101,7 +123,6 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
                     last(g.out_height, g.stride_height, 0, g.kernel_height, g.dilation_height) >= g.in_height ||
                     last(g.out_width, g.stride_width, 0, g.kernel_width, g.dilation_width) >= g.in_width;
   const bool largest = problem.kind == PoolKind::largest;
-  if (pads && !largest && !g.count_padding) return std::nullopt;  // windows of different sizes
   const detail::Strides from = detail::strides_of(p.input()), to = detail::strides_of(p.output());
   const Shape& shape = p.output().shape;
   MapProblem map{.extents = {shape[0], shape[1], shape[2], shape[3], g.kernel_height, g.kernel_width},
@@ -117,7 +138,13 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
                    {{0, 0, 0, g.stride_width, 0, g.dilation_width}, -g.padding_width, g.in_width}};
   }
   int y = map.reduce(largest ? MapReduction::max : MapReduction::sum, map.load(view));
-  if (!largest) y = map.function(Pointwise::div, y, map.number(g.kernel_height * g.kernel_width));
+  if (pads && !largest && !g.count_padding) {
+    const MapView count = {.array = 1, .strides = {0, 0, g.out_width, 1, 0, 0}};
+    map.parameters = {pixels_seen(g)};
+    y = map.function(Pointwise::div, y, map.load(count));
+  } else if (!largest) {
+    y = map.function(Pointwise::div, y, map.number(g.kernel_height * g.kernel_width));
+  }
   map.store(y, {.array = 0, .dtype = p.output().format.dtype, .strides = {to[0], to[1], to[2], to[3], 0, 0}});
   return map;
 }

@@ -71,6 +71,30 @@ TEST(MapOf, Reductions) {
   }
 }
 
+/// Windows of 3 x 3 around which there is padding: a mean is of those pixels that are there, or of all nine.
+TEST(MapOf, PoolingsByWindows) {
+  const Tensor x = draw_floats({2, 12, 7, 9}, 3);
+  for (const PoolKind kind : {PoolKind::largest, PoolKind::average}) {
+    for (const int stride : {1, 2}) {
+      for (const bool count_padding : {false, true}) {
+        const PoolGeometry g = {.planes = 24,
+                                .in_height = 7,
+                                .in_width = 9,
+                                .out_height = 6 / stride + 1,
+                                .out_width = 8 / stride + 1,
+                                .kernel_height = 3,
+                                .kernel_width = 3,
+                                .stride_height = stride,
+                                .stride_width = stride,
+                                .padding_height = 1,
+                                .padding_width = 1,
+                                .count_padding = count_padding};
+        expect_is_map(PoolProblem{kind, g}, {x}, {2, 12, g.out_height, g.out_width});
+      }
+    }
+  }
+}
+
 /// However large they are, and however they are stored: other kernels give a window to a thread.
 TEST(MapOf, PoolingsOfWholeImagesPay) {
   const detail::DryRun without_a_gpu;
