@@ -49,7 +49,7 @@ INCLUDES = {  # (file, included file or folder) -> why
     ("framework/cuda/linear/linear.cpp", "cuda/conv2d/"): "a linear layer runs as a 1x1 convolution, where that pays",
     ("framework/cuda/kernels.cpp", "cuda/eight_bits/"): "the rows for codes stand in the tables of all",
     ("framework/cuda/array/kernels.cpp", "cuda/eight_bits/"): "the same",
-    ("framework/cuda/kernels.cpp", "cuda/map/"): "rows of Maps stand beside those that they are to replace",
+    ("framework/cuda/kernels.cpp", "cuda/map/"): "rows of Maps stand beside those of other kernels",
     ("framework/cuda/array/kernels.cpp", "cuda/map/"): "the same",
     ("framework/cuda/conv2d/conv2d.cpp", "cuda/map/"): "products of a few channels are Maps",
     ("framework/cuda/linear/linear.cpp", "cuda/map/"): "the same",

@@ -5,8 +5,6 @@
 // nchw to nchw: a thread owns one output, neighbours in a warp along a row.
 // nhwc to nhwc: a thread owns 16 bytes of channels (or one channel, where that does not divide) of one output pixel,
 // neighbours in a warp along the channels.
-// Both of these, where windows of up to 3x3 lie one row apart: a thread goes down a strip of outputs and keeps what the
-// last three rows came to, so that each row is read and added up once and not three times.
 // From one layout to the other: a block of 32 x 8 threads, or 32 x 32, owns 32 pixels x 32 channels of the output and
 // turns them in shared memory (4.2 KB, a pitch of 33 against bank conflicts), lanes along the input's innermost
 // dimension first, then along the output's. Preconditions: a valid geometry; planes = images * channels.
@@ -27,7 +25,6 @@ using namespace pooling;
 
 constexpr int threads = 256, least_threads = 64;
 constexpr std::int64_t few_outputs = 1 << 15;
-constexpr std::int64_t most_threads = 1 << 17, max_strip = 8;
 constexpr int tile = 32;
 constexpr int tile_rows = 8;
 constexpr std::int64_t few_tiles = 1024;
@@ -62,46 +59,6 @@ __global__ void __launch_bounds__(threads)
         pool<kind, Batch, N>(g, window, first, pitch);
   }
   if (!waited) wait_for_predecessor(neighbours);
-  end_beside(neighbours);
-}
-
-/// As pool2d_kernel, `strip` outputs one below the other to a thread. Windows of at most 3 x 3, a row apart.
-template <PoolKind kind, int N, class T>
-__global__ void __launch_bounds__(threads)
-    pool2d_strip_kernel(PoolGeometry g, std::uint32_t outer, std::uint32_t inner, std::uint32_t out_pitch, int strip,
-                        const Neighbours neighbours, const T* __restrict__ input, T* __restrict__ output) {
-  let_successor_start(neighbours);
-  wait_for_predecessor(neighbours);
-  const auto width = static_cast<std::uint32_t>(g.out_width);
-  const auto strips = static_cast<std::uint32_t>((g.out_height + strip - 1) / strip);
-  const std::uint32_t count = outer * strips * width * inner, step = gridDim.x * blockDim.x;
-  const std::int64_t pitch = std::int64_t{inner} * N;
-  for (std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-    const std::uint32_t place = i / inner, pack = i % inner, line = place / width, column = place % width;
-    const std::uint32_t image = line / strips;
-    const int first = static_cast<int>(line % strips) * strip, end = min(first + strip, g.out_height);
-    const T* source = input + std::int64_t{image} * in_pixels(g) * pitch + pack * N;
-    auto* to = reinterpret_cast<Pack<T, N>*>(output) +
-               ((std::int64_t{image} * g.out_height + first) * width + column) * out_pitch + pack;
-    Window window = window_of<kind>(g, first, static_cast<int>(column));
-    Pooled<kind, N, T> row[3];  // the last ones, the latest behind
-    int next = window.rows.begin;
-    for (int oh = first; oh < end; ++oh, to += std::int64_t{width} * out_pitch) {
-      window.rows = window_of<kind>(g, oh, static_cast<int>(column)).rows;
-      for (; next < window.rows.end; ++next) {
-        row[0] = row[1], row[1] = row[2];
-        Pooled<kind, N, T> latest[1];
-        add_batch<kind, Batch<1, 3>, N>(window, next, window.columns.begin, g.in_width, source, pitch, latest);
-        row[2] = latest[0];
-      }
-      const int rows = window.rows.end - window.rows.begin;
-      Pooled<kind, N, T> total;
-      if (rows > 2) total.add(row[0]);
-      if (rows > 1) total.add(row[1]);
-      if (rows > 0) total.add(row[2]);
-      *to = total.result(window.cells());
-    }
-  }
   end_beside(neighbours);
 }
 
@@ -179,14 +136,6 @@ void launch(const PoolGeometry& g, std::int64_t outer, std::int64_t inner, std::
   // Windows that the kernels for up to 3 x 3 take, which there are none of for adaptive ones.
   constexpr PoolKind small = kind == PoolKind::adaptive ? PoolKind::largest : kind;
   const bool is_small = kind == small && g.kernel_height <= 3 && g.kernel_width <= 3;
-  // As many threads as find room at once, and longer strips beyond them.
-  const auto strip = static_cast<int>(std::min<std::int64_t>({count / most_threads, max_strip, g.out_height}));
-  if (is_small && g.stride_height == 1 && g.dilation_height == 1 && strip > 1 && count <= max_int / 2) {
-    const std::int64_t own = outer * detail::ceil_div(g.out_height, strip) * g.out_width * inner;
-    return launch_kernel(pool2d_strip_kernel<small, N, T>, threads_for(own, threads), stream, g,
-                         static_cast<std::uint32_t>(outer), static_cast<std::uint32_t>(inner),
-                         static_cast<std::uint32_t>(out_pitch), strip, neighbours, input, output);
-  }
   // Divisions in 32 bits are several times cheaper; the stride beyond the count must fit too.
   if (count + std::int64_t{grid.x} * block > max_int) {
     start(pool2d_kernel<kind, AnyWindow, N, T, std::int64_t>, std::int64_t{});

@@ -222,5 +222,40 @@ TEST(Join, WhatCannotBeInPlaceIsCopied) {
   EXPECT_EQ(joins_of(g).copies, 2);
 }
 
+Value part(Graph& g, Value x, std::int64_t first, std::int64_t end) {
+  return op(g, "Slice", {x, integers(g, {first}), integers(g, {end}), integers(g, {1})});
+}
+
+/// y's channels from `from` on, to which x is added, joined with those from `rest` on.
+Graph partial_sum(std::int64_t from, std::int64_t rest, bool swapped = false) {
+  Graph g;
+  const Value x = g.input("x", {batch, 5, 6, 7});
+  const Value y = g.add("y", Conv2d({.in = 5, .out = 8, .kernel = 3, .padding = 1}), x);
+  std::vector<Value> added = {part(g, y, from, from + 5), x};
+  if (swapped) std::swap(added[0], added[1]);
+  g.output(op(g, "Concat", {op(g, "Add", added), part(g, y, rest, 8)}, {{"axis", std::int64_t{1}}}));
+  randomize(g);
+  return g;
+}
+
+TEST(PartialSums, AreTheConvolutions) {
+  const Tensor x = random_tensor({2, 5, 6, 7}, 3);
+  for (const bool swapped : {false, true}) {
+    const Graph g = partial_sum(0, 5, swapped);
+    EXPECT_EQ(fused(g).size(), 2u);  // zeros behind x, and the convolution that adds it
+    expect_same_unfused(g, 2, {x});
+  }
+}
+
+/// Other channels than the first, some that are left out, or are there twice.
+TEST(PartialSums, OfOtherChannelsStayAsTheyAre) {
+  const Tensor x = random_tensor({2, 5, 6, 7}, 3);
+  for (const auto& [from, rest] : {std::pair{3, 5}, {0, 6}, {0, 4}, {1, 5}}) {
+    const Graph g = partial_sum(from, rest);
+    EXPECT_GT(fused(g).size(), 2u) << from << ' ' << rest;
+    expect_same_unfused(g, 2, {x});
+  }
+}
+
 }  // namespace
 }  // namespace lamina::test::join_test

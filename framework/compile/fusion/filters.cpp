@@ -4,39 +4,13 @@
 // sum; moves step over them.
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "lamina/base/math.h"
-#include "lamina/compile/dataflow.h"
-#include "lamina/layers/absorption.h"
+#include "lamina/compile/fusion/wider_channels.h"
 
 namespace lamina::detail {
 namespace {
-
-constexpr std::int64_t together = 8;
-
-/// The move of elements that lie `block` by `block` behind each other, where each block has `longer` instead; nothing
-/// if an axis goes through more than one of them by steps that are no whole ones.
-std::optional<MoveProblem> stepping_over(MoveProblem move, std::int64_t block, std::int64_t longer) {
-  std::int64_t within = 0;  // the furthest that axes go inside a block
-  for (MoveProblem::Axis& axis : move.axes) {
-    std::int64_t furthest = 0;
-    for (std::int64_t& offset : axis.offsets) {
-      if (offset < 0) continue;
-      furthest = std::max(furthest, offset % block);
-      offset = offset / block * longer + offset % block;
-    }
-    if (axis.offsets.empty() && axis.stride % block == 0) {
-      axis.stride = axis.stride / block * longer;
-    } else if (axis.offsets.empty()) {
-      if (axis.stride < 0) return std::nullopt;
-      furthest = (axis.extent - 1) * axis.stride;
-    }
-    within += furthest;
-  }
-  return within < block ? std::optional(std::move(move)) : std::nullopt;
-}
 
 /// With zeros behind, along the first dimension.
 Tensor lengthened(const Tensor& values, std::int64_t count) {
@@ -49,15 +23,15 @@ Tensor lengthened(const Tensor& values, std::int64_t count) {
   return result;
 }
 
-class Filters : Dataflow {
+class Filters : WiderChannels {
  public:
-  using Dataflow::Dataflow;
+  using WiderChannels::WiderChannels;
 
   void fill() {
     for (Operation& op : program_.operations) {
       if (op.module == nullptr || op.view) continue;
-      if (const auto conv = conv_of(op)) {
-        if (conv->geometry.groups == 1 && !conv->epilogue.pool) widen_with(op.output);
+      if (conv_of(op)) {
+        widen_with(op.output);
       } else if (auto linear = problem_of<LinearProblem>(op)) {
         fill(op, *linear);
       }
@@ -66,107 +40,11 @@ class Filters : Dataflow {
   }
 
  private:
-  std::optional<ConvProblem> conv_of(const Operation& op) const {
-    const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-    if (conv == nullptr || op.view || !conv->weight().defined() || conv->eight_bits().defined()) return std::nullopt;
-    if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-    return problem_of<ConvProblem>(op);
-  }
-  static bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
-
-  /// From which operand on what an operation reads has its result's channels, each for itself; none if it is not known
-  /// to be so.
-  std::optional<std::size_t> channelwise(const Operation& op) const {
-    if (op.module == nullptr || op.view || op.second_output != none || shape(op.output).rank() != 4)
-      return std::nullopt;
-    if (const auto conv = conv_of(op)) {
-      if (is_depthwise(conv->geometry) && !conv->scaled()) return 0;
-      return conv->geometry.groups == 1 ? std::optional(std::size_t{conv->scaled() ? 2u : 1u}) : std::nullopt;
-    }
-    constexpr unsigned pixels = 1u << 2 | 1u << 3;
-    const auto reduce = problem_of<ReduceProblem>(op);
-    const bool of_pixels = reduce && (reduce->dims & ~pixels) == 0;
-    const bool of_one =
-        chain_of(*op.module) != nullptr || of_pixels || problem_of<PoolProblem>(op) || problem_of<AffineProblem>(op);
-    return of_one ? std::optional(std::size_t{0}) : std::nullopt;
-  }
-  /// Whether an operation reads a value so, or otherwise.
-  bool reads(const Operation& op, int value, bool by_channels) const {
-    const std::size_t from = channelwise(op).value_or(op.inputs.size());
-    const auto first = op.inputs.begin(), middle = first + static_cast<std::ptrdiff_t>(from);
-    return by_channels ? std::find(middle, op.inputs.end(), value) != op.inputs.end()
-                       : std::find(first, middle, value) != middle;
-  }
-
-  /// What gets more channels together.
-  struct Widened {
-    std::vector<int> values;
-    std::vector<int> copied;  ///< read with them; what computes these gives no more channels, so that moves add them
-  };
-
-  /// With that value; nothing if one of them cannot be.
-  Widened widened_with(int first) const {
-    Widened result = {{first}, {}};
-    std::vector<int>& values = result.values;
-    const auto add = [&](int value, bool reads_more) {
-      const Operation* const made = computes(value);
-      std::vector<int>& to = reads_more || (made != nullptr && channelwise(*made)) ? values : result.copied;
-      if (std::ranges::find(to, value) == to.end()) to.push_back(value);
-    };
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const int value = values[i];
-      const Operation* const made = computes(value);
-      const auto from = made == nullptr ? std::nullopt : channelwise(*made);
-      if (!from || is_coded(value) || is_output(value) || program_.value(value).format.dtype != DType::f32) return {};
-      for (std::size_t k = *from; k < made->inputs.size(); ++k) {
-        const int operand = made->inputs[k];
-        const bool known = program_.value(operand).constant.defined();
-        if (extent(operand, -3) <= 1) continue;  // for all channels alike
-        const bool lengthens = known ? extent(operand, -4) <= 1 : shape(operand).rank() == 4;
-        if (extent(operand, -3) != extent(value, 1) || !lengthens) return {};
-        if (!known) add(operand, false);
-      }
-      for (const int reader : readers(value)) {
-        if (reads(operation(reader), value, true)) add(operation(reader).output, true);
-      }
-    }
-    return result;
-  }
-
-  std::int64_t pixels(int value) const { return extent(value, 2) * extent(value, 3); }
-
-  /// Those that read a value otherwise, each once.
-  std::set<int> others(int value) const {
-    std::set<int> result;
-    for (const int reader : readers(value)) {
-      if (reads(operation(reader), value, false)) result.insert(reader);
-    }
-    return result;
-  }
-
-  /// What moves a value's elements, if those can lie further apart.
-  std::optional<MoveProblem> move_over(const Operation& op, int value, std::int64_t channels) const {
-    const auto move = move_of(&op);
-    return move ? stepping_over(*move, extent(value, 1) * pixels(value), channels * pixels(value)) : std::nullopt;
-  }
-
   void widen_with(int first) {
-    const std::int64_t channels = extent(first, 1), more = round_up(channels, together);
-    if (channels == more || (more - channels) * together > channels || pixels(first) == 1) return;
-    const auto [values, copied] = widened_with(first);
-    // Products of images are faster by far; who reads a slice and is none of these copies it.
-    int faster = 0;
-    auto copies = static_cast<int>(std::ranges::count_if(copied, [&](int value) { return pixels(value) > 1; }));
-    for (const int value : values) {
-      const auto made = conv_of(*computes(value));
-      faster += made && made->geometry.groups == 1 && pixels(value) > 1;
-      for (const int reader : others(value)) {
-        const bool product = options_.description->wgmma && conv_of(operation(reader));
-        if (pixels(value) == 1 || move_over(operation(reader), value, more)) continue;
-        (product ? faster : copies) += 1;
-      }
-    }
-    if (values.empty() || copies >= faster) return;
+    const auto found = pays(first) ? paying(first) : std::nullopt;
+    if (!found) return;
+    const auto& [values, copied] = *found;
+    const std::int64_t more = round_up(extent(first, 1), together);
     for (const int value : values) {
       for (const int reader : others(value)) read_first(operation(reader), value, more);
     }
@@ -236,7 +114,6 @@ class Filters : Dataflow {
 
   /// A layer over rows, of which moves read the results.
   void fill(Operation& op, LinearProblem& problem) {
-    constexpr std::int64_t least = 64;  // of fewer, those of zeros would be too many
     const std::int64_t filters = problem.out, more = round_up(filters, together);
     const bool of_rows = extent(op.inputs[0], -1) == problem.in;  // no image that it makes a row of
     if (!of_rows || problem.eight.defined() || filters < least || filters == more || op.inputs.size() != 1 ||

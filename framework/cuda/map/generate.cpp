@@ -16,7 +16,7 @@ int Generator::arrays() const {
 MapKernel Generator::write(std::string_view name) {
   count();
   find_points();
-  const Neighbours neighbours = find_neighbours();
+  const Neighbours neighbours = let_successor_start();
   find_bases();
   if (s_.early) fetch_parameters();
   wait_for_predecessor(neighbours);
@@ -36,7 +36,7 @@ MapKernel Generator::write(std::string_view name) {
   return std::move(kernel_);
 }
 
-Generator::Neighbours Generator::find_neighbours() {
+Generator::Neighbours Generator::let_successor_start() {
   if (architecture_ < 90) return {};
   if (s_.parts > 1) {
     t_.line("griddepcontrol.launch_dependents");

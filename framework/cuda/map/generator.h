@@ -162,8 +162,8 @@ class Generator {
   struct Neighbours {
     std::string before, after;
   };
-  Neighbours find_neighbours();
-  /// As runtime/overlap.cuh has it.
+  /// These two as runtime/overlap.cuh has them.
+  Neighbours let_successor_start();
   void wait_for_predecessor(const Neighbours& neighbours);
   /// Of the threads that know a result the one that stores it.
   std::string storing();

@@ -33,7 +33,7 @@ constexpr std::int64_t longest_row = 8192, longest_column = 1024;
 MapAlignment alignment_of(const Preparation& p, std::size_t parameters) {
   MapAlignment result;
   for (const View& view : p.inputs) result.inputs.push_back(view.alignment);
-  result.inputs.resize(result.inputs.size() + parameters, 16);  // which are of their own
+  result.inputs.resize(result.inputs.size() + parameters, 16);  // parameters have buffers of their own
   for (const View& view : p.outputs) result.outputs.push_back(view.alignment);
   return result;
 }
@@ -50,7 +50,7 @@ struct Planned {
 
 bool fits_blocks(const Planned& it) {
   const auto comes_back = [&](const MapProblem::Store& store) { return stores_each(it.map, store); };
-  if (interleaved_axes(it.map) != 0 && std::ranges::any_of(it.map.stores, comes_back)) return false;
+  if (few_beside_next_row(it.map) != 0 && std::ranges::any_of(it.map.stores, comes_back)) return false;
   return it.how.parts > 1 || reduced_points(it.map) <= (it.how.name == "rows" ? longest_row : longest_column);
 }
 
@@ -97,8 +97,11 @@ struct MapRun {
         for (Tensor& output : outputs) add(output.raw());
       }
       for (const void* table : one.tables) add(table);
-      if (!one.meets) add(reinterpret_cast<const void*>(beside));
-      add(workspace + parts), add(execution.counters);  // which others do not have
+      if (one.meets) {
+        add(workspace + parts), add(execution.counters);
+      } else {
+        add(reinterpret_cast<const void*>(beside));
+      }
       launch_kernel(one.kernel.get(), one.launch, execution.stream, arguments.data());
     }
   }

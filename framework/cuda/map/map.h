@@ -31,11 +31,15 @@ std::unique_ptr<Operator> prepare_as_map(const Problem& problem, const Preparati
 template <class Problem>
 bool pays_as_map(const Problem& problem, const Preparation& preparation) {
   const std::optional<MapProblem> map = map_of(problem, preparation);
-  if constexpr (std::is_same_v<Problem, PoolProblem>) {  // large windows that overlap have a kernel that knows it
+  if constexpr (std::is_same_v<Problem, PoolProblem>) {
+    // Maxima by steps of several pixels, as classifiers begin with them, have a kernel that no driver has to compile;
+    // as have windows of more than 3 x 3 that overlap, whose cells it reads in turn.
     const PoolGeometry& g = problem.geometry;
+    const int cells = g.kernel_height * g.kernel_width;
     const bool overlap =
         problem.kind != PoolKind::adaptive && (g.stride_height < g.kernel_height || g.stride_width < g.kernel_width);
-    if (overlap && g.kernel_height * g.kernel_width > 9) return false;
+    const bool steps = problem.kind == PoolKind::largest && g.stride_height > 1;
+    if (overlap && cells > (steps ? 8 : 9)) return false;
   }
   return pays_map(map, preparation);
 }

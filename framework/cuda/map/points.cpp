@@ -54,9 +54,9 @@ void Generator::find_points() {
   const std::string block = t_.special("ctaid.x");
   std::string slot = tid_;
   if (s_.lanes > 1) {
-    const std::string quotient = t_.quotient(tid_, s_.neighbours ? s_.lanes : slots_);
-    const std::string rest = t_.rest(tid_, quotient, s_.neighbours ? s_.lanes : slots_);
-    slot = s_.neighbours ? quotient : rest, lane_ = s_.neighbours ? rest : quotient;
+    const std::string quotient = t_.quotient(tid_, s_.adjacent ? s_.lanes : slots_);
+    const std::string rest = t_.rest(tid_, quotient, s_.adjacent ? s_.lanes : slots_);
+    slot = s_.adjacent ? quotient : rest, lane_ = s_.adjacent ? rest : quotient;
   }
   slot_ = slot;
   group_ = s_.staged >= 0 ? block : t_.let(Bank::b32, "mad.lo.u32", block, slots_, slot);

@@ -127,14 +127,14 @@ std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
     }
     return result;
   };
-  for (std::int64_t distance = s_.neighbours ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
+  for (std::int64_t distance = s_.adjacent ? std::min<std::int64_t>(s_.lanes, 32) / 2 : 0; distance > 0;
        distance /= 2) {
     const auto of_neighbour = [&](std::size_t j, std::size_t n) {
       return elements_.of_neighbour(known[j][n], distance);
     };
     elements_.join(kind, known, all(of_neighbour), "");
   }
-  const std::int64_t sharers = s_.neighbours ? s_.lanes / 32 : s_.lanes;
+  const std::int64_t sharers = s_.adjacent ? s_.lanes / 32 : s_.lanes;
   if (sharers > 1) {
     // [sharers][elements][numbers][slots]
     const auto size = static_cast<std::int64_t>(size_of(p_.compute)),
@@ -143,7 +143,7 @@ std::vector<Known> Generator::met(MapReduction kind, std::vector<Known> known) {
     const std::int64_t first = shared(sharers * slots_ * row);
     const std::string memory = t_.let(Bank::b32, "mov.u32", "memory");
     const std::string mine = t_.let(Bank::b32, "mad.lo.u32", slot_, size, memory);
-    const std::string sharer = s_.neighbours ? t_.quotient(lane_, 32) : lane_;
+    const std::string sharer = s_.adjacent ? t_.quotient(lane_, 32) : lane_;
     const std::string own = t_.let(Bank::b32, "mad.lo.u32", sharer, slots_ * row, mine);
     const auto place = [&](const std::string& base, std::int64_t of, std::size_t j, std::size_t n) {
       const std::int64_t number = static_cast<std::int64_t>(j) * numbers + static_cast<std::int64_t>(n);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
 constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
-constexpr std::int64_t window = 9;          // or so many, if those are all: 3 x 3
+constexpr std::int64_t window = 9;          // all points of a window of up to 3 x 3 stand in the text
 constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
 constexpr std::int64_t few_packs = 128;     // of a multiprocessor
 constexpr std::int64_t few_threads = 512;   // of a multiprocessor: all find room at once, whatever registers they need
@@ -83,7 +83,7 @@ int pack_along(const MapProblem& problem, const Views& views, int axis) {
   return pack;
 }
 
-/// Reductions that wait for other reductions, and results that wait for any and differ where they do not.
+/// Whether a reduction waits for another, or a result that waits for one is stored for each of its points.
 bool comes_back(const MapProblem& problem, const MapSchedule& schedule) {
   std::vector<bool> waits;
   for (const MapNode& node : problem.nodes) {
@@ -94,18 +94,6 @@ bool comes_back(const MapProblem& problem, const MapSchedule& schedule) {
   }
   return std::any_of(problem.stores.begin(), problem.stores.end(),
                      [&](const MapProblem::Store& store) { return stores_each(problem, store, schedule); });
-}
-
-/// How many rows of few reduced elements lie behind each other, `axis` being theirs.
-std::int64_t rows_beside(const MapProblem& problem, std::size_t axis) {
-  std::int64_t most = 1;
-  for (const MapView& view : problem.loads) {
-    for (std::size_t a = 0; a < problem.extents.size(); ++a) {
-      const bool next = !problem.reduces(a) && view.strides[axis] == 1 && view.strides[a] == problem.extents[axis];
-      if (next) most = std::max(most, problem.extents[a]);
-    }
-  }
-  return most;
 }
 
 /// A kept axis that something computed, or loaded, does not depend on, beside the packs' own; -1: none.
@@ -253,12 +241,11 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   result.pack = pack_along(problem, views, result.vector);
   const auto along = static_cast<std::size_t>(result.vector);
   const bool of_reduced = problem.reduces(along);
-  // Of a few that are interleaved a thread has all, and its neighbours have the next rows.
-  result.neighbours = of_reduced && ((interleaved_axes(problem) >> along) & 1u) == 0;
+  // A row of a few elements is a thread's, and the threads beside it have the next rows.
+  result.adjacent = of_reduced && ((few_beside_next_row(problem) >> along) & 1u) == 0;
   std::int64_t kept = 1, reduced = 1;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced : kept) *= problem.extents[a];
   (of_reduced ? reduced : kept) /= result.pack;
-  const std::int64_t packs = of_reduced ? rows_beside(problem, along) : problem.extents[along] / result.pack;
   // Of few points a thread has fewer, which changes no sum's order.
   const bool alone = !of_reduced && reduced <= window;
   for (; alone && result.pack > 1 && kept < few_packs * processors; kept *= 2) result.pack /= 2;
@@ -273,20 +260,19 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     return result;
   }
   std::int64_t enough = 0;  // of a part
-  if (result.neighbours) {
+  if (result.adjacent) {
     result.name = "rows";
     result.lanes = std::min(block, power_of_two_from(detail::ceil_div(reduced, in_flight)));
     enough = result.lanes * 2 * in_flight;
   } else {
     result.name = alone ? "window" : "columns";
-    const std::int64_t beside = std::min(of_reduced ? warp : least_beside, power_of_two_from(packs));
-    result.lanes = std::min({warp, power_of_two_from(reduced / (2 * in_flight)), block / beside});
+    result.lanes = std::min(block / (of_reduced ? warp : least_beside), power_of_two_from(reduced / (2 * in_flight)));
     // To meet takes a thread as long as many steps, and much longer where spreads of each element do.
     const bool of_spreads =
         std::ranges::any_of(problem.nodes, [](const MapNode& node) { return node.is(MapReduction::spread); });
     std::int64_t steps = of_reduced ? 2 * in_flight : of_spreads ? 4 * in_flight : in_flight;
     while (of_reduced && steps > in_flight && reduced % (result.lanes * steps) != 0)
-      --steps;  // all are there, if that can be
+      --steps;  // so that no thread has a step too many, if that can be
     enough = std::max(result.lanes * steps, least_of_part);
   }
   if (!comes_back(problem, result)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
@@ -301,7 +287,8 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   result.early = all * result.parts <= few_threads * processors;
   // Small blocks reach more multiprocessors.
   const std::int64_t least = std::max(2 * warp, result.lanes);
-  while (result.neighbours && result.threads > least && all < result.threads * processors) result.threads /= 2;
+  const auto too_large = [&] { return all < (result.adjacent ? result.threads * processors : result.threads); };
+  while (result.threads > least && too_large()) result.threads /= 2;
   return result;
 }
 

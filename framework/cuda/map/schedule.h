@@ -21,13 +21,13 @@ struct MapSchedule {
   int pack = 1;              ///< elements
   int threads = 256;         ///< of a block
   std::int64_t lanes = 1;    ///< a power of two
-  bool neighbours = false;   ///< lanes are neighbouring threads: packs are of reduced elements, in rows of many
+  bool adjacent = false;     ///< lanes are adjacent threads: packs are of reduced elements, in rows of many
   std::int64_t parts = 1;    ///< the last of these blocks adds up what they found
   std::int64_t steps = 1;    ///< of a thread, along what is reduced or `repeated`
   std::int64_t pieces = 1;   ///< of those that stand in the text one after the other
   int repeated = -1;         ///< a kept axis of which a thread has `steps` points, for what they have in common
   bool early = false;        ///< parameters, which are nobody's result, come while the predecessor ends
-  bool interleaved = false;  ///< they are all of them, and lie side by side in some arrays, packs apart in others
+  bool interleaved = false;  ///< a thread has all points of `repeated`: side by side in some arrays, in others by packs
   /// A kept axis along which some loads lie side by side, while results do along `vector`: a block has a square of
   /// both, `tile` long, and such loads go through its shared memory, `staged_pack` elements at a time.
   int staged = -1;

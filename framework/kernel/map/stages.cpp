@@ -92,17 +92,17 @@ MapProblem stage_of(MapProblem map, const std::vector<std::size_t>& nodes, const
   return map;
 }
 
-/// Of interleaved elements, as many as make packs: each has its number in the arrays between stages, so that whoever
-/// reads several rows finds theirs side by side.
-unsigned shared_by_packs(const MapProblem& map) {
-  const unsigned few = interleaved_axes(map);
+/// Reduced axes that arrays between stages have all the same: that of few elements, if a power of two of them make
+/// packs of several rows. Whoever reads such a pack finds each element's number beside the others'.
+unsigned axes_between_stages(const MapProblem& map) {
+  const unsigned few = few_beside_next_row(map);
   const bool even = few != 0 && std::has_single_bit(static_cast<std::uint64_t>(map.extents[std::countr_zero(few)]));
   return even ? few : 0;
 }
 
 }  // namespace
 
-unsigned interleaved_axes(const MapProblem& map) {
+unsigned few_beside_next_row(const MapProblem& map) {
   constexpr std::int64_t sector = 32, far = 512;
   if (map.loads.empty()) return 0;
   const MapView& largest =
@@ -136,7 +136,7 @@ MapStages stages_of(const MapProblem& of, int first) {
   const std::vector<std::size_t> levels = levels_of(problem);
   const std::vector<unsigned> along = dependence(problem);
   const auto waits = [&](std::size_t i) { return levels[i] > 0 && (along[i] & problem.reduced) == 0; };
-  std::vector<bool> given(levels.size());  // to what differs from point to point, or waits for more
+  std::vector<bool> given(levels.size());  // nodes read by what differs from point to point, or by a later level
   for (const auto& store : problem.stores) given[static_cast<std::size_t>(store.node)] = true;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     for (const int from : problem.nodes[i].from) {
@@ -144,7 +144,7 @@ MapStages stages_of(const MapProblem& of, int first) {
       if (from >= 0 && (!waits(i) || levels[i] > levels[before])) given[before] = true;
     }
   }
-  const Between between(problem, shared_by_packs(problem));
+  const Between between(problem, axes_between_stages(problem));
   for (std::size_t level = 1; level <= std::ranges::max(levels); ++level) {
     std::vector<std::size_t> nodes;
     for (std::size_t i = 0; i < levels.size(); ++i) {

@@ -18,7 +18,7 @@ struct MapStages {
 /// A reduced axis, as a bit, of which a few elements lie side by side, and behind them those of the next row, while
 /// each row goes on far away: groups of channels of images stored channels last. Whoever reads such a row alone leaves
 /// most of what memory brings.
-unsigned interleaved_axes(const MapProblem& map);
+unsigned few_beside_next_row(const MapProblem& map);
 
 /// A Map that stores a number for all reduced points and others for each of them stays one. The arrays between stages
 /// are inputs from `first` on.

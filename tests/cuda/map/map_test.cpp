@@ -52,6 +52,21 @@ TEST(Map, BitsAreTheImagesOwn) {
   }
 }
 
+/// Also where images lie beside their channels and become one axis with them, and in groups of few channels.
+TEST(Map, SumsAreSharedOutAlikeInEveryBatch) {
+  const auto how = [](std::int64_t images, std::int64_t channels, std::int64_t few) {
+    MapProblem mean{.extents = {1024, images, channels, few}, .reduced = few > 1 ? 0b1001u : 0b0001u};
+    const std::int64_t all = channels * few;
+    const int x = mean.load({0, DType::f16, 0, {images * all, all, few, 1}});
+    mean.store(mean.reduce(MapReduction::sum, x), {0, DType::f16, 0, {0, channels, 1, 0}});
+    const cuda::MapSchedule s = cuda::schedule(simplified(mean), {{16}, {16}}, 132);
+    return std::array{s.lanes, s.parts, s.steps, s.pieces, std::int64_t{s.pack}};
+  };
+  for (const auto& [channels, few] : {std::pair{8, 1}, {64, 1}, {2, 8}, {32, 8}, {32, 2}}) {
+    for (const int images : {3, 4, 32}) EXPECT_EQ(how(images, channels, few), how(1, channels, few)) << images;
+  }
+}
+
 /// NaN and infinity go through sums, maxima and functions as they should.
 TEST(Map, HardValuesStay) {
   MapProblem map{.extents = {4, 300}, .reduced = 0b10};

@@ -196,7 +196,7 @@ TEST(Map, GroupsOfFewChannels) {
       const auto map = map_of(norm, {.inputs = {&image, 1}, .outputs = {&image, 1}, .device = describe(Device::cpu())});
       ASSERT_TRUE(map);
       MapRun want(*map, 3), got(*map, 3);
-      ASSERT_NE(interleaved_axes(got.map), 0u);
+      ASSERT_NE(few_beside_next_row(got.map), 0u);
       std::vector<double> values = want.inputs[0].doubles();
       for (double& value : values) value += 3;
       want.inputs[0].set(values), got.inputs[0].set(values);
@@ -216,7 +216,7 @@ TEST(Map, GroupsOfFewChannels) {
     const View image = {.shape = extents, .format = {.layout = Layout::nhwc}};
     const auto map = map_of(NormProblem{.length = few * pixels, .inner = pixels, .channels = extents[1]},
                             {.inputs = {&image, 1}, .outputs = {&image, 1}, .device = describe(Device::cpu())});
-    EXPECT_EQ(interleaved_axes(simplified(*map)), 0u);
+    EXPECT_EQ(few_beside_next_row(simplified(*map)), 0u);
   }
 }
 
