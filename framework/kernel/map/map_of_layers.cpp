@@ -86,20 +86,23 @@ std::optional<MapProblem> map_of(const SoftmaxProblem& problem, const Preparatio
 
 namespace {
 
-/// How many pixels of an image each window sees.
-Tensor pixels_seen(const PoolGeometry& g) {
-  const auto seen = [](int out, int stride, int padding, int kernel, int dilation, int extent) {
+/// What the sum of each window is divided by: how many cells of it are the image's, or the padding's as well; at
+/// least 1.
+Tensor cells_of(const PoolGeometry& g) {
+  const auto along = [&](int out, int stride, int padding, int kernel, int dilation, int extent) {
+    const int first = g.count_padding ? -padding : 0, last = g.count_padding ? extent + padding : extent;
     int count = 0;
-    for (int k = 0, at = out * stride - padding; k < kernel; ++k, at += dilation) count += at >= 0 && at < extent;
+    for (int k = 0, at = out * stride - padding; k < kernel; ++k, at += dilation) count += at >= first && at < last;
     return count;
   };
   Tensor result({g.out_height, g.out_width});
   float* to = result.values<float>().data();
   for (int y = 0; y < g.out_height; ++y) {
-    const int rows = seen(y, g.stride_height, g.padding_height, g.kernel_height, g.dilation_height, g.in_height);
-    for (int x = 0; x < g.out_width; ++x)
-      *to++ = static_cast<float>(
-          rows * seen(x, g.stride_width, g.padding_width, g.kernel_width, g.dilation_width, g.in_width));
+    const int rows = along(y, g.stride_height, g.padding_height, g.kernel_height, g.dilation_height, g.in_height);
+    for (int x = 0; x < g.out_width; ++x) {
+      const int columns = along(x, g.stride_width, g.padding_width, g.kernel_width, g.dilation_width, g.in_width);
+      *to++ = static_cast<float>(std::max(rows * columns, 1));
+    }
   }
   return result;
 }
@@ -138,12 +141,14 @@ std::optional<MapProblem> map_of(const PoolProblem& problem, const Preparation& 
                    {{0, 0, 0, g.stride_width, 0, g.dilation_width}, -g.padding_width, g.in_width}};
   }
   int y = map.reduce(largest ? MapReduction::max : MapReduction::sum, map.load(view));
-  if (pads && !largest && !g.count_padding) {
-    const MapView count = {.array = 1, .strides = {0, 0, g.out_width, 1, 0, 0}};
-    map.parameters = {pixels_seen(g)};
-    y = map.function(Pointwise::div, y, map.load(count));
+  const auto area = static_cast<float>(g.kernel_height * g.kernel_width);
+  const Tensor cells = pads && !largest ? cells_of(g) : Tensor();
+  const auto is_whole = [=](float count) { return count == area; };
+  if (cells.defined() && !std::ranges::all_of(cells.values<float>(), is_whole)) {
+    map.parameters = {cells};
+    y = map.function(Pointwise::div, y, map.load({.array = 1, .strides = {0, 0, g.out_width, 1, 0, 0}}));
   } else if (!largest) {
-    y = map.function(Pointwise::div, y, map.number(g.kernel_height * g.kernel_width));
+    y = map.function(Pointwise::div, y, map.number(area));
   }
   map.store(y, {.array = 0, .dtype = p.output().format.dtype, .strides = {to[0], to[1], to[2], to[3], 0, 0}});
   return map;

@@ -90,6 +90,10 @@ TEST(MapOf, PoolingsByWindows) {
                                 .padding_width = 1,
                                 .count_padding = count_padding};
         expect_is_map(PoolProblem{kind, g}, {x}, {2, 12, g.out_height, g.out_width});
+        PoolGeometry beyond = g;  // the last windows go beyond the padding, whose cells count
+        beyond.padding_height = beyond.padding_width = 0;
+        beyond.out_height = (7 + stride - 1) / stride, beyond.out_width = (9 + stride - 1) / stride;
+        expect_is_map(PoolProblem{kind, beyond}, {x}, {2, 12, beyond.out_height, beyond.out_width});
       }
     }
   }
