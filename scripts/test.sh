@@ -37,13 +37,13 @@ server() {
   for test in serve http; do python3 "tests/apps/${test}_test.py" "$PWD/build/$1/bin/serve_alone" "$PWD"; done
 }
 
-# alone PRESET: what the last commits changed of the library and the apps, each source by itself as a build without
-# LAMINA_UNITY has it, where nothing that another source includes is there already.
+# alone PRESET: what the last commits changed of the library, each source by itself as a build without LAMINA_UNITY has
+# it, where nothing that another source includes is there already. (Objects of the command wait for the whole library.)
 alone() {
   local folder=build/alone changed known
   configure "$1" -B $folder -DLAMINA_UNITY=OFF -DLAMINA_TESTS=OFF -DCMAKE_CXX_FLAGS_RELEASE=-fsyntax-only \
     -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
-  changed=$(git log -n 20 --name-only --format= -- 'framework/*.cpp' 'apps/*.cpp' | awk '!seen[$0]++' | head -n 48)
+  changed=$(git log -n 20 --name-only --format= -- 'framework/*.cpp' | awk '!seen[$0]++' | head -n 48)
   known=$(sed -n "s|^  \"file\": \"$PWD/\(.*\)\",\?|\1|p" $folder/compile_commands.json)
   grep -Fxf <(echo "$known") <<<"$changed" | sed "s|.*|$PWD/&^|" | xargs -r cmake --build $folder --
 }
