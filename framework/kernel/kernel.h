@@ -11,7 +11,7 @@
 #include "lamina/kernel/problems.h"
 #include "lamina/kernel/rules/features.h"
 
-/// The one dispatch. A kernel is a name, a question and an answer; each device has a table of them for each problem.
+/// The one dispatch. A kernel is a name, two questions and an answer; each device has a table of them for each problem.
 namespace lamina {
 
 /// One way to solve a kind of problem on a kind of device. Whatever it takes, it is right on.

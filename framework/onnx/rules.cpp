@@ -1,6 +1,7 @@
 #include "lamina/onnx/call.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "lamina/base/error.h"
@@ -32,9 +33,12 @@ void batch_normalization(Call& call) {
 
 void clip(Call& call) {
   if (call.version >= 11) return;
-  for (const auto& [attribute, place] : {std::pair("min", 1u), std::pair("max", 2u)}) {
-    if (call.find(attribute) != nullptr) call.set_input(place, call.number(attribute, call.take_number(attribute, 0)));
-  }
+  // One that is not there is the last finite number, which infinity is clipped to.
+  constexpr double last = std::numeric_limits<float>::max();
+  const bool any = call.find("min") != nullptr || call.find("max") != nullptr;
+  if (!any) return;
+  call.set_input(1, call.number("min", call.take_number("min", -last)));
+  call.set_input(2, call.number("max", call.take_number("max", last)));
 }
 
 /// Expand of one number: the same, and no attribute that is a tensor.

@@ -48,7 +48,7 @@ EVERY_BUILD = {
 LEFT_OUT = {
     "framework/c": 749,  # labels that a program gives, whether outputs have counts; capacities; reserved fields, labels and sides that do not agree; detectors, which are 178 lines: half are what the header says of them; constants; photographs in the form that a model takes; models from memory, limits, outputs by name, memory
     "framework/detect": 810,  # how many classes without names there are; classes and sizes that a model has not; of what a side has to be a multiple; boxes, scores and classes apart, with points or masks, names of COCO's 91; what exporters note is read by graph
-    "framework/onnx": 2_403,  # trees are no networks; layers with weights are written; bodies of loops and scans; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
+    "framework/onnx": 2_407,  # trees are no networks; layers with weights are written; bodies of loops and scans; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
 TESTS = {"tests": 35_700, "tests/cuda/map": 1_560}  # odd channels, sums that are shared out alike; what C and .onnx files have since; which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
@@ -64,7 +64,7 @@ TESTS = {"tests": 35_700, "tests/cuda/map": 1_560}  # odd channels, sums that ar
 # bins of boxes and scatters by a thread for each update 240, and what a run finds on a GPU, boxes too, 400. Layers in
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190,
 # channels by eights and sums of some channels 330.
-TABLES = ((EVERY_BUILD, 63_375), (LEFT_OUT, 5_101), (TESTS, 37_600))
+TABLES = ((EVERY_BUILD, 63_375), (LEFT_OUT, 5_105), (TESTS, 37_600))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -1,5 +1,7 @@
 // .onnx files wherever a model opens, and run.
 
+#include <limits>
+
 #include "lamina/graph/model.h"
 #include "lamina/onnx/onnx.h"
 #include "support/onnx_writer.h"
@@ -22,6 +24,10 @@ TEST(OnnxLoad, AModelRuns) {
   Plan plan = model.graph.compile({.batch = 2});
   const Tensor y = plan.run(Tensor::from(std::vector<float>{0, 0, 3, 4}, {2, 2}));
   EXPECT_TRUE(std::ranges::equal(y.values<float>(), std::vector<float>{1, -1, 2, 2}));
+  // A bound that is not said is the last finite number, as opset 6 has it.
+  constexpr float infinity = std::numeric_limits<float>::infinity(), last = std::numeric_limits<float>::max();
+  const Tensor z = plan.run(Tensor::from(std::vector<float>{-infinity, infinity, 3, 4}, {2, 2}));
+  EXPECT_TRUE(std::ranges::equal(z.values<float>(), std::vector<float>{-last, 2, 2, 2}));
 }
 
 /// y = x * k, and k need not be given.

@@ -40,7 +40,7 @@ std::vector<Case> cases() {
        7,
        {"Clip", {"x"}, {"y"}, {attribute("min", 0.0f), attribute("max", 6.0f)}},
        "y: Clip(x, y/min, y/max)\n"},
-      {"Clip6Max", 10, {"Clip", {"x"}, {"y"}, {attribute("max", 6.0f)}}, "y: Clip(x, -, y/max)\n"},
+      {"Clip6Max", 10, {"Clip", {"x"}, {"y"}, {attribute("max", 6.0f)}}, "y: Clip(x, y/min, y/max)\n"},
       {"Clip11", 11, {"Clip", {"x", "", "w"}, {"y"}}, "y: Clip(x, -, w)\n"},
       {"ConstantOfShape", 9, {"ConstantOfShape", {"i"}, {"y"}, {one}}, "y: Expand(y/value, i)\n"},
       {"ConstantOfShapeZeros", 20, {"ConstantOfShape", {"i"}, {"y"}}, "y: Expand(y/value, i)\n"},

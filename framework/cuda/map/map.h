@@ -10,7 +10,7 @@
 namespace lamina::cuda {
 
 bool takes_map(const std::optional<MapProblem>& map, const Preparation& preparation);
-/// Whether a block need not read long rows or columns again and again, which several blocks of another kernel share.
+/// Whether one launch is enough: no block reads long rows or columns again and again, which several launches share out.
 bool fits_blocks(const MapProblem& map, const Preparation& preparation);
 bool pays_map(const std::optional<MapProblem>& map, const Preparation& preparation);
 std::unique_ptr<Operator> prepare_map(const MapProblem& map, const Preparation& preparation);

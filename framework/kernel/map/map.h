@@ -13,7 +13,7 @@
 /// A Map: everything that is arithmetic and no product.
 namespace lamina {
 
-/// The extents of a space of up to 8 axes, or a number for each of them.
+/// The extents of a space of up to `most_map_axes` axes, or a number for each of them.
 using MapAxes = std::vector<std::int64_t>;
 inline constexpr std::size_t most_map_axes = 12;
 
