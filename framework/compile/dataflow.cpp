@@ -24,13 +24,16 @@ std::vector<Shape> Dataflow::shapes(const std::vector<int>& values) const {
   return result;
 }
 
-std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_t operands) const {
+std::optional<ConvProblem> Dataflow::convolution(const Operation& op) const {
   const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-  if (conv == nullptr || op.view || op.inputs.size() != operands || !conv->weight().defined()) return std::nullopt;
+  if (conv == nullptr || op.view || !conv->weight().defined() || conv->eight_bits().defined()) return std::nullopt;
   if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-  auto problem = problem_of<ConvProblem>(op);
-  if (problem->scaled() || problem->eight.defined()) problem.reset();
-  return problem;
+  return problem_of<ConvProblem>(op);
+}
+
+std::optional<ConvProblem> Dataflow::convolution(const Operation& op, std::size_t operands) const {
+  auto problem = op.inputs.size() == operands ? convolution(op) : std::nullopt;
+  return problem && !problem->scaled() ? problem : std::nullopt;
 }
 
 std::vector<int> Dataflow::convolutions_of(int value) const {

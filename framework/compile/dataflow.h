@@ -78,8 +78,9 @@ class Dataflow {
   std::optional<MoveProblem> move_of(const Operation* op) const {
     return op == nullptr || op->inputs.size() != 1 ? std::nullopt : solves<MoveProblem>(op);
   }
-  /// What a convolution of so many operands solves; nothing if the operation is none such, or of scaled channels, or
-  /// not known yet.
+  /// What a convolution solves; nothing if the operation is none, or in eight bits, or not known yet.
+  std::optional<ConvProblem> convolution(const Operation& op) const;
+  /// The same of one of so many operands whose channels are not scaled.
   std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
   /// Those that read a value, if all of them are such convolutions of it, which read it but once; else none.
   std::vector<int> convolutions_of(int value) const;

@@ -30,7 +30,7 @@ class Filters : WiderChannels {
   void fill() {
     for (Operation& op : program_.operations) {
       if (op.module == nullptr || op.view) continue;
-      if (conv_of(op)) {
+      if (convolution(op)) {
         widen_with(op.output);
       } else if (auto linear = problem_of<LinearProblem>(op)) {
         fill(op, *linear);
@@ -41,7 +41,7 @@ class Filters : WiderChannels {
 
  private:
   void widen_with(int first) {
-    const auto found = pays(first) ? paying(first) : std::nullopt;
+    const auto found = pays(first) ? paying(first) : std::nullopt;  // as it is now that others have been widened
     if (!found) return;
     const auto& [values, copied] = *found;
     const std::int64_t more = round_up(extent(first, 1), together);
@@ -87,7 +87,7 @@ class Filters : WiderChannels {
   /// An operation whose result has so many channels, of which the last are nobody's.
   Operation widened(const Operation& op, std::int64_t channels) {
     Operation result = op;
-    if (const auto conv = conv_of(op)) {
+    if (const auto conv = convolution(op)) {
       result.module = dynamic_cast<const Conv2d&>(*op.module)
                           .with_filters(lengthened(conv->weight, channels), lengthened(conv->bias, channels));
     } else if (const auto reduce = problem_of<ReduceProblem>(op)) {

@@ -61,12 +61,11 @@ class Gates : Dataflow {
   bool reads_first_channels(const Operation& op) const {
     const auto move = move_of(&op);
     if (!move || shape(op.inputs[0]).rank() != 4 || shape(op.output).rank() != 4) return false;
-    std::int64_t next = shape(op.output)[1];  // elements of an image, then from one image to the next
-    const std::int64_t images = shape(op.output)[0], apart = shape(op.inputs[0])[1];
-    if (shape(op.output).numel() != images * next || shape(op.inputs[0]).numel() != images * apart) return false;
+    const std::int64_t images = shape(op.output)[0], channels = shape(op.output)[1], apart = shape(op.inputs[0])[1];
+    if (shape(op.output).numel() != images * channels || shape(op.inputs[0]).numel() != images * apart) return false;
     return std::ranges::all_of(move->axes, [&](const MoveProblem::Axis& axis) {
       const bool of_images = axis.extent == images && axis.stride == apart,
-                 of_channels = axis.extent == next && axis.stride == 1;
+                 of_channels = axis.extent == channels && axis.stride == 1;
       return axis.offsets.empty() && (axis.extent == 1 || of_images || of_channels);
     });
   }

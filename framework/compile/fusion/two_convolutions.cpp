@@ -11,11 +11,10 @@
 #include "lamina/kernel/bottleneck.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/conv_sum.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::detail {
 namespace {
-
-bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
 
 bool is_one_by_one(const ConvGeometry& g) { return g.kernel_height * g.kernel_width == 1; }
 

@@ -5,12 +5,11 @@
 #include "lamina/base/math.h"
 #include "lamina/kernel/conv_pair.h"
 #include "lamina/kernel/kernel.h"
+#include "lamina/kernel/rules/patches.h"
 #include "lamina/layers/absorption.h"
 
 namespace lamina::detail {
 namespace {
-
-bool is_of_single_channels(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
 
 /// How many copies a faster kernel is worth: of a 1 x 1 layer of 880 channels to 220 it takes 6 us in place of 20 for
 /// one image, where a copy takes 2.5; of 58 to 58 it gains nothing to speak of.
@@ -41,17 +40,10 @@ std::optional<MoveProblem> stepping_over(MoveProblem move, std::int64_t block, s
   return within < block ? std::optional(std::move(move)) : std::nullopt;
 }
 
-std::optional<ConvProblem> WiderChannels::conv_of(const Operation& op) const {
-  const auto* conv = dynamic_cast<const Conv2d*>(op.module.get());
-  if (conv == nullptr || op.view || !conv->weight().defined() || conv->eight_bits().defined()) return std::nullopt;
-  if (conv->options().bias && !conv->bias().defined()) return std::nullopt;
-  return problem_of<ConvProblem>(op);
-}
-
 std::optional<std::size_t> WiderChannels::channelwise(const Operation& op) const {
   if (op.module == nullptr || op.view || op.second_output != none || shape(op.output).rank() != 4) return std::nullopt;
-  if (const auto conv = conv_of(op)) {
-    if (is_of_single_channels(conv->geometry) && !conv->scaled()) return 0;
+  if (const auto conv = convolution(op)) {
+    if (is_depthwise(conv->geometry) && !conv->scaled()) return 0;
     return conv->geometry.groups == 1 ? std::optional(std::size_t{conv->scaled() ? 2u : 1u}) : std::nullopt;
   }
   constexpr unsigned pixels = 1u << 2 | 1u << 3;
@@ -139,8 +131,8 @@ WiderChannels::Change WiderChannels::change_of(const Operation& op, ConvProblem 
 bool WiderChannels::becomes_pair(const Operation& op, const ConvProblem& first) const {
   if (only_reader(op.output) == none || op.inputs.size() != 1) return false;
   Operation next = operation(only_reader(op.output));
-  const auto second = next.inputs.size() == 1 ? conv_of(next) : std::nullopt;
-  if (!second || !is_of_single_channels(second->geometry)) return false;
+  const auto second = next.inputs.size() == 1 ? convolution(next) : std::nullopt;
+  if (!second || !is_depthwise(second->geometry)) return false;
   next.module =
       std::make_shared<Fixed<ConvPairProblem>>(ConvPairProblem{first, *second}, shape(next.output), DType::f32);
   next.inputs = op.inputs;
@@ -150,7 +142,7 @@ bool WiderChannels::becomes_pair(const Operation& op, const ConvProblem& first) 
 std::optional<WiderChannels::Widened> WiderChannels::paying(int first) {
   const std::int64_t channels = extent(first, 1), more = round_up(channels, together);
   const Operation& product = *computes(first);
-  const auto conv = conv_of(product);
+  const auto conv = convolution(product);
   if (!conv || conv->geometry.groups != 1 || conv->epilogue.pool || channels == more || pixels(first) == 1 ||
       (more - channels) * together > channels)
     return std::nullopt;
@@ -162,14 +154,14 @@ std::optional<WiderChannels::Widened> WiderChannels::paying(int first) {
   for (const int value : result.values) {
     if (pixels(value) == 1) continue;
     const Operation& maker = *computes(value);
-    const auto made = conv_of(maker);
+    const auto made = convolution(maker);
     if (made && made->geometry.groups == 1 && !becomes_pair(maker, *made))
       faster += change_of(maker, *made, value, more) == Change::faster ? worth(*made) : 0;
     for (const int reader : others(value)) {
       const Operation& by = operation(reader);
       if (move_over(by, value, more)) continue;
       moved = false;
-      const auto read = conv_of(by);
+      const auto read = convolution(by);
       const Change change = read && !becomes_pair(by, *read) ? change_of(by, *read, value, more) : Change::slower;
       faster += change == Change::faster ? worth(*read) : 0, copies += change == Change::slower;
     }

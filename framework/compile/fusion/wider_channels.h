@@ -32,10 +32,8 @@ class WiderChannels : protected Dataflow {
   /// Whether that pays for the result of an operation; true while it is being found out.
   bool pays(int value);
 
-  /// What a convolution solves whose weights are known, in floats.
-  std::optional<ConvProblem> conv_of(const Operation& op) const;
-  /// From which operand on what an operation reads has its result's channels, each for itself; nothing if it is not
-  /// known to be so.
+  /// The number of the first operand that an operation reads channel by channel, as it does all behind it; nothing if
+  /// it is not known to read any so.
   std::optional<std::size_t> channelwise(const Operation& op) const;
   /// Those that read a value otherwise, each once.
   std::set<int> others(int value) const;

@@ -32,7 +32,6 @@ MapKernel Generator::write(std::string_view name) {
   kernel_.parts = s_.parts;
   kernel_.text = t_.entry(name, arrays() + (s_.parts > 1 ? 2 : 1), s_.threads, shared_bytes_);
   kernel_.called = called_;
-  kernel_.lines = t_.lines();
   return std::move(kernel_);
 }
 

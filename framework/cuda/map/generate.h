@@ -21,7 +21,6 @@ struct MapKernel {
   int inputs = 0, outputs = 0;
   std::vector<const MapView::Table*> tables;  ///< of the problem that it was made of
   std::int64_t workspace = 0, counters = 0;   ///< bytes
-  int lines = 0;                              ///< of text; about 40 us of a processor each
 };
 
 /// The Map must be simplified, and the schedule of it. `architecture`: compute capability, such as 90.

@@ -157,8 +157,8 @@ class Generator {
   // generate.cpp
   /// How many pointers it is given before the last ones.
   int arrays() const;
-  /// Predicates that say whether it runs beside the kernel before it, or the next; "": it does not, where blocks meet
-  /// in memory that each of them would use. The next may start.
+  /// Predicates that say whether this kernel runs beside the one before it, or the next; "": never, as its blocks meet
+  /// in memory that both would use.
   struct Neighbours {
     std::string before, after;
   };

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "lamina/cuda/map/schedule.h"
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/kernel/kernel.h"
 #include "lamina/kernel/map/map_of.h"
@@ -32,14 +33,14 @@ template <class Problem>
 bool pays_as_map(const Problem& problem, const Preparation& preparation) {
   const std::optional<MapProblem> map = map_of(problem, preparation);
   if constexpr (std::is_same_v<Problem, PoolProblem>) {
-    // Maxima by steps of several pixels, as classifiers begin with them, have a kernel that no driver has to compile;
-    // as have windows of more than 3 x 3 that overlap, whose cells it reads in turn.
+    // Where windows overlap: maxima of 3 x 3 by steps of several pixels, as classifiers begin with them, are left to a
+    // kernel that no driver has to compile; so are all larger windows.
     const PoolGeometry& g = problem.geometry;
-    const int cells = g.kernel_height * g.kernel_width;
+    const std::int64_t cells = std::int64_t{g.kernel_height} * g.kernel_width;
     const bool overlap =
         problem.kind != PoolKind::adaptive && (g.stride_height < g.kernel_height || g.stride_width < g.kernel_width);
     const bool steps = problem.kind == PoolKind::largest && g.stride_height > 1;
-    if (overlap && cells > (steps ? 8 : 9)) return false;
+    if (overlap && cells > (steps ? largest_window - 1 : largest_window)) return false;
   }
   return pays_map(map, preparation);
 }

@@ -48,7 +48,6 @@ class PtxText {
     [[maybe_unused]] const char* between = " ";
     ((body_.append(between).append(PtxOperand(operands).text()), between = ", "), ...);
     body_.append(";\n");
-    ++lines_;
   }
   /// The same whose first operand is a fresh register, which is returned.
   template <class... Operands>
@@ -59,9 +58,7 @@ class PtxText {
   }
   void place(std::string_view label) { body_.append(label).append(":\n"); }
   /// Lines that were written elsewhere.
-  void splice(std::string_view lines) {
-    body_.append(lines), lines_ += static_cast<int>(std::count(lines.begin(), lines.end(), '\n'));
-  }
+  void splice(std::string_view lines) { body_.append(lines); }
 
   std::string special(std::string_view name) { return let(Bank::b32, "mov.u32", "%" + std::string(name)); }
   /// The whole part of n / divisor; n < 2^31.
@@ -73,13 +70,12 @@ class PtxText {
 
   /// The kernel: its parameters are pointers, p0, p1, ...; its threads share `shared` bytes, "memory".
   std::string entry(std::string_view name, int parameters, int threads, std::int64_t shared) const;
-  int lines() const { return lines_; }
 
  private:
   static constexpr const char* prefixes[] = {"%q", "%h", "%u", "%x", "%a", "%d"};
   std::string body_;
   int count_[6] = {};
-  int labels_ = 0, lines_ = 0;
+  int labels_ = 0;
 };
 
 /// The first lines of a module for a compute capability such as 90: the lowest version that serves it, since older

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
 constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
-constexpr std::int64_t window = 9;          // all points of a window of up to 3 x 3 stand in the text
 constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
 constexpr std::int64_t few_packs = 128;     // of a multiprocessor
 constexpr std::int64_t few_threads = 512;   // of a multiprocessor: all find room at once, whatever registers they need
@@ -247,7 +246,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced : kept) *= problem.extents[a];
   (of_reduced ? reduced : kept) /= result.pack;
   // Of few points a thread has fewer, which changes no sum's order.
-  const bool alone = !of_reduced && reduced <= window;
+  const bool alone = !of_reduced && reduced <= largest_window;
   for (; alone && result.pack > 1 && kept < few_packs * processors; kept *= 2) result.pack /= 2;
   if (reduced == 1) {
     const int axis = axis_to_repeat(problem, result.vector);
@@ -278,7 +277,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   if (!comes_back(problem, result)) result.parts = std::clamp<std::int64_t>(reduced / enough, 1, most_parts);
   result.steps = detail::ceil_div(reduced, result.parts * result.lanes);
   result.pieces = result.steps;
-  if (result.steps > window) {
+  if (result.steps > largest_window) {
     result.pieces = in_flight;
     result.steps = detail::ceil_div(result.steps, in_flight) * in_flight;
   }

@@ -11,6 +11,9 @@ namespace lamina::cuda {
 /// Bytes of shared memory that a block of any GPU has.
 inline constexpr std::int64_t most_shared = 48 << 10;
 
+/// Points of a window whose loads all stand in a thread's text: up to 3 x 3.
+inline constexpr std::int64_t largest_window = 9;
+
 /// How the threads of a GPU share out a Map, of simplified axes. A thread has a pack: neighbours along one axis. Packs
 /// of kept axes are counted, the pack's own axis first; `lanes` threads of a block and `parts` blocks share what is
 /// reduced there. The order of every sum follows from the reduced extents alone: bits depend neither on how many images

@@ -170,7 +170,7 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
       p.output().alignment % 16 != 0) {
     return false;
   }
-  // The first layer may read less than all channels, but not so much less that a pack has none of it.
+  // The first layer may leave out the last channels, if they are less than a pack.
   if (!problem.norm &&
       (lamina::detail::round_up<std::int64_t>(problem.squeeze.geometry.in_channels, pack) != shape[1] ||
        problem.excite.geometry.out_channels != shape[1]))

@@ -89,20 +89,23 @@ namespace {
 /// What the sum of each window is divided by: how many cells of it are the image's, or the padding's as well; at
 /// least 1.
 Tensor cells_of(const PoolGeometry& g) {
-  const auto along = [&](int out, int stride, int padding, int kernel, int dilation, int extent) {
+  const auto along = [&](int outs, int stride, int padding, int kernel, int dilation, int extent) {
     const int first = g.count_padding ? -padding : 0, last = g.count_padding ? extent + padding : extent;
-    int count = 0;
-    for (int k = 0, at = out * stride - padding; k < kernel; ++k, at += dilation) count += at >= first && at < last;
-    return count;
+    std::vector<int> counts(static_cast<std::size_t>(outs));
+    for (int out = 0; out < outs; ++out) {
+      for (int k = 0, at = out * stride - padding; k < kernel; ++k, at += dilation)
+        counts[static_cast<std::size_t>(out)] += at >= first && at < last;
+    }
+    return counts;
   };
+  const std::vector<int> rows = along(g.out_height, g.stride_height, g.padding_height, g.kernel_height,
+                                      g.dilation_height, g.in_height),
+                         columns = along(g.out_width, g.stride_width, g.padding_width, g.kernel_width, g.dilation_width,
+                                         g.in_width);
   Tensor result({g.out_height, g.out_width});
   float* to = result.values<float>().data();
-  for (int y = 0; y < g.out_height; ++y) {
-    const int rows = along(y, g.stride_height, g.padding_height, g.kernel_height, g.dilation_height, g.in_height);
-    for (int x = 0; x < g.out_width; ++x) {
-      const int columns = along(x, g.stride_width, g.padding_width, g.kernel_width, g.dilation_width, g.in_width);
-      *to++ = static_cast<float>(std::max(rows * columns, 1));
-    }
+  for (const int row : rows) {
+    for (const int column : columns) *to++ = static_cast<float>(std::max(row * column, 1));
   }
   return result;
 }

@@ -12,6 +12,9 @@ inline bool is_of_pixels(const ConvGeometry& g) {
   return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 && !g.is_padded();
 }
 
+/// Each filter sees the channel of its own number.
+inline bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
+
 /// So few channels are no work for tensor cores: a Map multiplies them (kernel/map/map_of.h), in the layout at hand.
 inline constexpr int few_channels = 8;
 

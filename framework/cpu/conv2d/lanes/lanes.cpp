@@ -6,6 +6,7 @@
 #include "lamina/base/math.h"
 #include "lamina/base/thread_pool.h"
 #include "lamina/kernel/make_operator.h"
+#include "lamina/kernel/rules/patches.h"
 #include "lamina/tensor/constants.h"
 
 namespace lamina::cpu {
@@ -22,8 +23,6 @@ bool is_code(DType type) { return type == DType::u8 || type == DType::i8; }
 /// Terms of 255 and 128 whose sum is a whole number of f32.
 constexpr std::int64_t most_exact_terms = 514;
 
-bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
-
 const LanesKernel& kernel_of(DType input, const DeviceDescription& device) {
   return best_kernel(lanes_kernels(input), device);
 }
@@ -31,7 +30,7 @@ const LanesKernel& kernel_of(DType input, const DeviceDescription& device) {
 /// Whether that of fours has what becomes of the sums, and this machine its instruction.
 bool takes_fours(const ConvProblem& problem, DType input, const Preparation& p) {
   const ConvGeometry& g = problem.geometry;
-  if (!is_code(input) || !is_depthwise(g) || p.device.instructions != InstructionSet::avx512) return false;
+  if (!is_code(input) || !detail::is_depthwise(g) || p.device.instructions != InstructionSet::avx512) return false;
   if (!p.device.avx512_vnni || !describe(Device::cpu()).avx512_vnni) return false;
   const int k = g.kernel_width, stride = g.stride_width;
   const bool known = (k == 3 && stride <= 2) || (k == 5 && stride <= 2) || (k == 7 && stride == 1);
@@ -266,7 +265,7 @@ bool takes_lanes(DType input, const ConvProblem& problem, const Preparation& p) 
   // Blocks are whole groups, and read no more channels than they have.
   const bool grouped = kernel.run_grouped != nullptr && g.group_in_channels() <= filters && size % filters == 0 &&
                        size <= std::min(g.in_channels, g.out_channels);
-  if (!is_depthwise(g) && !grouped) return false;
+  if (!detail::is_depthwise(g) && !grouped) return false;
   if (is_code(input)) {
     const View &from = p.input(), &to = p.output();
     return detail::is_eight_bits(problem, p) && g.reduction() <= most_exact_terms &&

@@ -181,7 +181,7 @@ bool fits(const View& view, std::int64_t pixels, DType type) {
 
 bool is_pointwise(const ConvGeometry& g) { return lamina::detail::is_of_pixels(g) && g.groups == 1; }
 
-bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.out_channels == g.in_channels; }
+using lamina::detail::is_depthwise;
 
 bool is_square(const ConvGeometry& g) {
   return g.kernel_height == g.kernel_width && g.stride_height == g.stride_width && g.dilation_height == 1 &&
