@@ -43,14 +43,14 @@ class Filters : WiderChannels {
   void widen_with(int first) {
     const auto found = pays(first) ? paying(first) : std::nullopt;  // as it is now that others have been widened
     if (!found) return;
-    const auto& [values, copied] = *found;
+    const std::vector<int>& values = found->values;
     const std::int64_t more = round_up(extent(first, 1), together);
     for (const int value : values) {
       for (const int reader : others(value)) read_first(operation(reader), value, more);
     }
     std::vector<Operation> wide;
     for (const int value : values) wide.push_back(widened(operation(producer(value)), more));
-    for (const int value : copied) {
+    for (const int value : found->copied) {
       std::vector<std::size_t> at;  // which of them read it
       for (std::size_t i = 0; i < wide.size(); ++i) {
         if (std::ranges::find(wide[i].inputs, value) != wide[i].inputs.end()) at.push_back(i);

@@ -96,8 +96,9 @@ MapProblem stage_of(MapProblem map, const std::vector<std::size_t>& nodes, const
 /// packs of several rows. Whoever reads such a pack finds each element's number beside the others'.
 unsigned axes_between_stages(const MapProblem& map) {
   const unsigned few = few_beside_next_row(map);
-  const bool even = few != 0 && std::has_single_bit(static_cast<std::uint64_t>(map.extents[std::countr_zero(few)]));
-  return even ? few : 0;
+  if (few == 0) return 0;
+  const std::int64_t elements = map.extents[static_cast<std::size_t>(std::countr_zero(few))];
+  return std::has_single_bit(static_cast<std::uint64_t>(elements)) ? few : 0;
 }
 
 }  // namespace
