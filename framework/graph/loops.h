@@ -46,6 +46,9 @@ struct LoopNodes {
   std::map<int, std::vector<int>> outputs = {};  ///< of Loops, by their first operand
 };
 
+/// The type in which values go in and out of what the host does: f32 for those of 16 bits.
+inline DType on_host(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+
 /// A body in a Graph of its own, whose inputs are what it reads of its surroundings.
 struct Alone {
   struct Outer {

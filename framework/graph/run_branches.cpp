@@ -157,10 +157,10 @@ CompileOptions options_of(const Alone& alone, const Network& network, std::span<
   for (const Alone::Outer& each : alone.outer) {
     if (each.operand < 0) own.constants[each.name] = each.value;
     if (each.operand < 0) continue;
-    const Network::Node& given = network[operands[at(each.operand)]];
-    own.input_shapes[each.name] = given.shape;
-    if (given.most.defined() && given.most.numel() == 1)
-      own.capacity[each.name] = std::max<std::int64_t>(to_integers(given.most)[0], 1);
+    const int id = operands[at(each.operand)];
+    own.input_shapes[each.name] = network[id].shape;
+    if (network[id].at_most.defined() && network[id].at_most.numel() == 1)
+      own.capacity[each.name] = std::max<std::int64_t>(network.bound(id), 1);
   }
   return own;
 }
@@ -212,8 +212,11 @@ std::vector<int> run_branches(const std::vector<Graph::Node>& nodes, std::span<c
       const std::int64_t number = static_cast<std::int64_t>(i) * most + d;
       counts[at(d)] = e.check(e.slice(taken, 0, number, number + 1), {.most = shape[d]});
     }
-    const auto run = [branches, i](auto, auto results, const Execution&) { put(branches->found[i], results[0]); };
-    made.push_back(e.add(std::make_shared<OnCpu>("If", shape, result(0).dtype, 0, run), {taken}));
+    const DType dtype = result(0).dtype;
+    const auto run = [branches, i](auto, auto results, const Execution&) {
+      put(branches->found[i].to(results[0].dtype()), results[0]);
+    };
+    made.push_back(e.cast(e.add(std::make_shared<OnCpu>("If", shape, on_host(dtype), 0, run), {taken}), dtype));
     for (int d = 0; d < static_cast<int>(shape.rank()); ++d) network.set_count(made.back(), d, counts[at(d)]);
   }
   return made;

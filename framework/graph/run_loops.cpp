@@ -21,15 +21,22 @@ Value Body::read(int input) {
   if (id < 0) fail(op_, ": ", outside.name, " is a sequence, and what is done with it is known only in a run");
   const Network::Node made = network_[id];
   Alone::Outer outer = {.name = outside.name, .value = made.constant};
-  if (!outer.value.defined())
-    outer.operand = operand(Expansion(network_, Op("Identity"), outside.name, {}).uncounted(id));
+  const bool narrow = !outer.value.defined() && on_host(made.dtype) != made.dtype;
+  Expansion e(network_, Op("Identity"), outside.name, {});
+  if (!outer.value.defined()) outer.operand = operand(e.uncounted(narrow ? e.cast(id, DType::f32) : id));
   for (int axis = 0; axis < static_cast<int>(made.counts.size()); ++axis) {
     if (network_.count_of(id, axis) < 0) continue;
     outer.axis = axis, outer.count = operand(network_.count_of(id, axis));
   }
   alone->outer.push_back(std::move(outer));
   const std::vector<std::int64_t> extents(made.shape.rank(), open);
-  return values_[input] = alone->graph.input(outside.name, Shape(extents), made.dtype);
+  Value value = alone->graph.input(outside.name, Shape(extents), narrow ? DType::f32 : made.dtype);
+  if (narrow) {
+    const std::int64_t number = made.dtype == DType::f16 ? 10 : 16;  // ONNX's
+    value = alone->graph.add(concat(outside.name, " as ", made.dtype),
+                             std::make_shared<Op>("Cast", Attributes{{"to", number}}), std::vector{value});
+  }
+  return values_[input] = value;
 }
 
 Value Body::add(std::string name, std::shared_ptr<Module> module, std::span<const int> inputs) {
@@ -93,7 +100,7 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
     if (outer.axis > 0) fail("Loop: axis ", outer.axis, " of ", outer.name, " has a count");
   }
   // How large what it gives is, is seen with ones for what only a run computes.
-  const std::int64_t most = to_integers(network[trips].most).at(0), tried = std::min<std::int64_t>(most, 3);
+  const std::int64_t most = network.bound(trips), tried = std::min<std::int64_t>(most, 3);
   const auto try_with = [&](std::int64_t iterations) {
     std::vector<Tensor> ones;
     for (const Alone::Outer& outer : alone->outer) {
@@ -122,9 +129,11 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
       Shape room = results[0].shape();
       if (rows > 0) room.set(0, std::min(room[0], rows * iterations));
       if (found.shape() != room) fail("Loop: expected an output of ", room, ", this run gives ", found.shape());
-      std::memcpy(results[0].raw(), found.raw(), found.bytes());
+      const Tensor wide = found.to(on_host(found.dtype()));
+      std::memcpy(results[0].raw(), wide.raw(), wide.bytes());
     };
-    made.push_back(e.add(std::make_shared<OnCpu>("Loop", shape, larger[i].dtype(), 0, run), operands));
+    const DType dtype = larger[i].dtype();
+    made.push_back(e.cast(e.add(std::make_shared<OnCpu>("Loop", shape, on_host(dtype), 0, run), operands), dtype));
     if (rows > 0) network.set_count(made.back(), 0, e.check(count, {.times = rows}));
   }
   return made;

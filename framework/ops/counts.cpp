@@ -39,6 +39,8 @@ template <class Problem>
 Place place([[maybe_unused]] const Problem& p, const Axes&, std::size_t, [[maybe_unused]] int axis) {
   if constexpr (is_one_of<Problem, ConvProblem, PoolProblem>) return {axis == 0 ? 0 : -1};
   if constexpr (is_one_of<Problem, SoftmaxProblem, ConcatProblem, TopKProblem>) return {axis == p.dim ? -1 : axis};
+  if constexpr (is_one_of<Problem, AffineProblem>) return {axis};
+  if constexpr (is_one_of<Problem, LocalResponseProblem>) return {axis == 1 ? -1 : axis};
   if constexpr (is_one_of<Problem, CumulativeProblem>) return {axis == p.dim && p.reverse ? -1 : axis};
   return {};
 }
@@ -51,6 +53,10 @@ Place place(const ReduceProblem& p, const Axes& a, std::size_t, int axis) {
   if ((p.dims >> axis & 1u) != 0) return {};
   const int before = std::popcount(p.dims & ((1u << axis) - 1));
   return {a.out.rank() == a.in[0].rank() ? axis : axis - before};
+}
+Place place(const NormProblem& p, const Axes& a, std::size_t, int axis) {
+  const std::int64_t step = count_of(a.in[0], axis + 1, a.rank(0));
+  return {p.length > 0 && step % p.length == 0 ? axis : -1};  // those in front of whole rows
 }
 Place place(const ResampleProblem& p, const Axes&, std::size_t, int axis) {
   return {std::ranges::count(p.axes, axis, &ResampleProblem::Axis::dim) > 0 ? -1 : axis};
@@ -173,17 +179,19 @@ std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
 }
 
 int add_count(Network& network, std::string name, int counts, CountRule rule) {
+  const auto one = [](std::int64_t number) { return Tensor::from(std::vector{number}, {1}); };
   if (is_front(network, counts) && rule.expected < 0 && rule.times == rule.per && rule.most >= 0) {
-    if (!network[counts].most.defined()) network.set_most(counts, Tensor::from(std::vector{rule.most}, {1}));
-    if (network[counts].most.values<std::int64_t>()[0] <= rule.most) return counts;
+    if (!network[counts].at_most.defined()) network.set_bounds(counts, one(rule.most), one(0));
+    if (network[counts].at_most.values<std::int64_t>()[0] <= rule.most) return counts;
   }
   std::int64_t most = rule.expected >= 0 ? rule.expected : rule.most;
-  for (const Tensor& known : {network[counts].most, network[counts].constant}) {
+  for (const Tensor& known : {network[counts].at_most, network[counts].constant}) {
     if (most < 0 && known.defined()) most = std::ranges::min(known.to(DType::i64).values<std::int64_t>());
   }
   auto module = std::make_shared<Find>(FindProblem{.rule = rule}, Shape{1}, DType::i64);
   const int made = network.add(std::move(name), std::move(module), {counts});
-  if (most >= 0) network.set_most(made, Tensor::from(std::vector{most * rule.times / rule.per}, {1}));
+  const auto at = [&](std::int64_t count) { return one(count * rule.times / rule.per); };
+  if (most >= 0) network.set_bounds(made, at(most), at(std::max<std::int64_t>(rule.expected, 0)));
   return made;
 }
 
@@ -194,11 +202,13 @@ bool is_count(const Network& network, int node) {
 
 bool knows_counts(std::string_view op) {
   static constexpr std::string_view others =
-      " ArgMax ArgMin Compress Concat Conv ConvTranspose CumSum Expand Flatten Gather GatherElements GatherND Gemm "
-      "GlobalAveragePool If LogSoftmax MatMul NonMaxSuppression NonZero OneHot Pad ReduceL1 ReduceL2 ReduceLogSum "
-      "ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Reshape Resize RoiAlign "
-      "ScatterElements ScatterND Shape Size Slice Softmax Split Squeeze Tile TopK Transpose Unique Unsqueeze ";
-  if (op == "Dropout" || op == "PRelu") return false;
+      " ArgMax ArgMin AveragePool BatchNormalization Compress Concat Conv ConvTranspose CumSum DepthToSpace "
+      "Dropout DynamicQuantizeLSTM Einsum Expand EyeLike Flatten GRU Gather GatherElements GatherND Gemm "
+      "GlobalAveragePool GlobalMaxPool GroupNormalization Hardmax If InstanceNormalization LRN LSTM "
+      "LayerNormalization LogSoftmax LpNormalization MatMul MaxPool NonMaxSuppression NonZero OneHot PRelu Pad "
+      "RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
+      "ReduceProd ReduceSum ReduceSumSquare Reshape Resize RoiAlign ScatterElements ScatterND Shape Size Slice "
+      "Softmax SpaceToDepth Split Squeeze Tile TopK Transpose Trilu Unique Unsqueeze Upsample ";
   return others.find(concat(' ', op, ' ')) != others.npos ||
          std::ranges::find(pointwise_ops(), op, &OpRow::name) != pointwise_ops().end();
 }

@@ -173,7 +173,7 @@ std::pair<int, std::optional<MoveProblem>> Expansion::origin(int node) const {
   std::optional<MoveProblem> all;
   for (;;) {
     const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
-    if (move == nullptr) return {node, all};
+    if (move == nullptr || network_[node].at_most.defined()) return {node, all};  // a count is one by itself
     auto both = all ? composed(*all, move->problem({})) : move->problem({});
     if (!both) return {node, all};
     all = std::move(both);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -41,12 +42,21 @@ class Expansion {
   std::vector<double> numbers(int i) const;
   /// The one number that it holds.
   double number(int i) const;
-  /// Whole numbers of which each is known, or made by a run, i64 [1], and then the most that it may be is known.
+  /// One that is known, or that a run makes of counts.
+  struct Number {
+    std::int64_t at_most = 0, at_none = 0;  ///< where all counts are the capacities, and where they are 0
+    std::int64_t bound = 0;                 ///< Network::bound
+    int made = -1;                          ///< i64 [1]; -1: it is known
+  };
+  /// An operand's. Throws UnboundInputs where nothing says how large one may be.
+  std::vector<Number> whole_numbers(int i);
+  /// A node of one element as such, which depends on operand i.
+  Number whole_number(int node, int i);
+  /// Those that say how many there are: each is known, or a count, and then the most that it may be is known.
   struct Sizes {
     std::vector<std::int64_t> most;
     std::vector<int> made;  ///< a count; -1: it is known
   };
-  /// An operand's. Throws UnboundInputs where nothing says the most.
   Sizes sizes(int i);
 
   // Nodes.

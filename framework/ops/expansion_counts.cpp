@@ -94,7 +94,7 @@ int Expansion::capped(int node, std::int64_t most) {
     if (is_float(dtype(node)) || from.numel() > longest_list)
       fail("CompileOptions::capacity: expected whole numbers, or a value with a count, got ", dtype(node), ' ', from);
     const std::vector<std::int64_t> all(static_cast<std::size_t>(from.numel()), most);
-    network_.set_most(node, Tensor::from(all, from).to(dtype(node)));
+    network_.set_bounds(node, Tensor::from(all, from).to(dtype(node)), Tensor::zeros(from, dtype(node)));
   }
   for (int axis = 0; axis < rank(node); ++axis) {
     const int count = count_of(node, axis);
@@ -112,16 +112,14 @@ std::vector<int> Expansion::single_parts(int node) const {
   return joined && std::ranges::all_of(made.inputs, single) ? made.inputs : std::vector<int>();
 }
 
-Expansion::Sizes Expansion::sizes(int i) {
-  Sizes result;
+std::vector<Expansion::Number> Expansion::whole_numbers(int i) {
+  std::vector<Number> result;
   for (std::vector<int> left = {input(i)}; !left.empty();) {
     const int node = left.back();
     left.pop_back();
-    const Network::Node& made = network_[node];
-    const Tensor most = made.most;
+    const Network::Node made = network_[node];
     if (made.constant.defined()) {
-      for (const std::int64_t number : to_integers(made.constant))
-        result.most.push_back(number), result.made.push_back(-1);
+      for (const std::int64_t number : to_integers(made.constant)) result.push_back({number, number, number});
       continue;
     }
     if (made.shape.numel() != 1) {
@@ -137,12 +135,28 @@ Expansion::Sizes Expansion::sizes(int i) {
       left.insert(left.end(), parts.rbegin(), parts.rend());
       continue;
     }
-    if (!most.defined())
-      (void)constant(i, "; or the most that it may be, as CompileOptions::capacity");  // which throws
-    const std::int64_t room = std::max<std::int64_t>(to_integers(most)[0], 2);         // 1 would broadcast
-    const int one = cast(reshape(node, {1}), DType::i64);
+    result.push_back(whole_number(node, i));
+  }
+  return result;
+}
+
+Expansion::Number Expansion::whole_number(int node, int i) {
+  const auto only = [](const Tensor& one) { return to_integers(one)[0]; };
+  if (const Tensor& value = known(node); value.defined()) return {only(value), only(value), only(value)};
+  if (!network_[node].at_most.defined())
+    (void)constant(i, "; or the most that it may be, as CompileOptions::capacity");  // which throws
+  return {only(network_[node].at_most), only(network_[node].at_none), network_.bound(node),
+          cast(reshape(node, {1}), DType::i64)};
+}
+
+Expansion::Sizes Expansion::sizes(int i) {
+  Sizes result;
+  for (const Number& number : whole_numbers(i)) {
+    const bool is_made = number.made >= 0;
+    const std::int64_t room = is_made ? std::max<std::int64_t>(number.bound, 2) : number.bound;  // 1 would broadcast
+    const bool checked = !is_made || is_count(network_, number.made);
     result.most.push_back(room);
-    result.made.push_back(is_count(network_, one) ? one : check(one, {.most = room}));
+    result.made.push_back(checked ? number.made : check(number.made, {.most = room}));
   }
   return result;
 }

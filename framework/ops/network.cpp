@@ -37,6 +37,13 @@ void Network::set_count(int id, int axis, int count) {
   if (std::ranges::all_of(node.counts, [](int c) { return c < 0; })) node.counts.clear();
 }
 
+std::int64_t Network::bound(int id) const {
+  constexpr std::int64_t absurd = std::int64_t{1} << 26;
+  const auto number = [](const Tensor& one) { return one.to(DType::i64).values<std::int64_t>()[0]; };
+  const std::int64_t at_most = number((*this)[id].at_most), at_none = number((*this)[id].at_none);
+  return at_none > absurd ? at_most : std::max(at_most, at_none);
+}
+
 bool Network::has_room(std::size_t bytes) const {
   return bytes <= of_any_network_ && computed_ + bytes <= of_any_network_ + of_each_byte * stored_;
 }
@@ -81,24 +88,29 @@ int Network::append_constant(std::string name, Tensor value) {
 int Network::add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs) {
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  std::vector<Tensor> constants, most;
+  std::vector<Tensor> constants, at_most, at_none;
   for (const int input : inputs) {
     const Node& node = (*this)[input];
     shapes.push_back(node.shape);
     dtypes.push_back(node.dtype);
     if (node.constant.defined()) constants.push_back(node.constant);
-    if (node.constant.defined() || node.most.defined()) most.push_back(node.most.defined() ? node.most : node.constant);
+    if (!node.constant.defined() && !node.at_most.defined()) continue;
+    at_most.push_back(node.constant.defined() ? node.constant : node.at_most);
+    at_none.push_back(node.constant.defined() ? node.constant : node.at_none);
   }
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs)};
   node.dtype = node.module->output_dtype(dtypes);
   node.shape = node.module->output_shape(shapes);
   if (shapes.empty() || constants.size() != shapes.size()) {
     node.counts = carried_counts(*this, *node.module, node.inputs, node.shape);
-    if (!shapes.empty() && most.size() == shapes.size() && node.shape.numel() <= most_sizes &&
+    if (!shapes.empty() && at_most.size() == shapes.size() && node.shape.numel() <= most_sizes &&
         dynamic_cast<const OnCpu*>(node.module.get()) == nullptr &&
         dynamic_cast<const Layer<FindProblem>*>(node.module.get()) == nullptr) {
-      node.most = node.module->is_view(shapes) ? most[0].view(node.shape)
-                                               : run_once(*node.module, most, node.shape, node.dtype, 1);
+      const auto made_of = [&](const std::vector<Tensor>& values) {
+        return node.module->is_view(shapes) ? values[0].view(node.shape)
+                                            : run_once(*node.module, values, node.shape, node.dtype, 1);
+      };
+      node.at_most = made_of(at_most), node.at_none = made_of(at_none);
     }
     return append(std::move(node));
   }

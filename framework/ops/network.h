@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -35,9 +36,10 @@ class Network {
     /// By axis: the node, i64 [1], that says how many of the extent, the capacity, there are in a run; -1: all. What is
     /// behind them is anything, but a function of the inputs. Empty: there are all along every axis.
     std::vector<int> counts = {};
-    /// Of a few numbers that runs make of counts: what they are where every count is the capacity. Taken for a bound
-    /// where a shape depends on them, which each run is then checked against. Undefined for others.
-    Tensor most = {};
+    /// Of a few numbers that runs make of counts: what they are where every count is the capacity, and where every
+    /// count is 0. The larger is taken for a bound where a shape depends on them, which each run is then checked
+    /// against. Undefined for others.
+    Tensor at_most = {}, at_none = {};
   };
 
   const Node& operator[](int id) const { return nodes_[static_cast<std::size_t>(id)]; }
@@ -48,7 +50,15 @@ class Network {
   }
   /// Of a node that nobody else reads yet. -1: none after all.
   void set_count(int id, int axis, int count);
-  void set_most(int id, Tensor most) { nodes_[static_cast<std::size_t>(id)].most = std::move(most); }
+  /// Of a count, or of a number that stands for one.
+  void set_bounds(int id, Tensor at_most, Tensor at_none) {
+    Node& node = nodes_[static_cast<std::size_t>(id)];
+    node.at_most = std::move(at_most), node.at_none = std::move(at_none);
+  }
+
+  /// What one number that runs make is taken to be at most: the larger of its two, but where none is there it is
+  /// absurd, as what was divided by a count is.
+  std::int64_t bound(int id) const;
 
   int add_input(std::string name, Shape shape, DType dtype);
   int add_constant(std::string name, Tensor value);

@@ -138,6 +138,20 @@ TEST_P(OnnxBranchesOn, HoldOthers) {
   EXPECT_EQ(run(plan, {-1, -2}), "[1, 2]: -2 -4");
 }
 
+/// What goes in and out is f32 for the host.
+TEST_P(OnnxBranchesOn, OfValuesIn16Bits) {
+  const Message half = branch({{"Mul", {"h", "two"}, {"r"}, {}}});
+  const Message both = branch({{"Concat", {"h", "h"}, {"r"}, {attribute("axis", 0)}}});
+  const Model model = decided({{"Cast", {"x"}, {"h"}, {attribute("to", 10)}},
+                               {"Cast", {"number"}, {"two"}, {attribute("to", 10)}},
+                               choice(half, both, {"q"}),
+                               {"Cast", {"q"}, {"y"}, {attribute("to", 1)}}},
+                              {"y"}, {floats("number", {}, {2})});
+  Plan plan = compiled(model, {1, 2});
+  EXPECT_EQ(run(plan, {1, 2}), "[1, 2]: 2 4");
+  EXPECT_EQ(run(plan, {-1, -2}), "[2, 2]: -1 -2 -1 -2");
+}
+
 TEST(OnnxBranches, AreCountedInThePlansMemory) {
   const auto large = [](float w) {
     return branch({{"MatMul", {"x", "w"}, {"r"}}}, {"r"}, {floats("w", {2, 4096}, Floats(8192, w))});

@@ -48,7 +48,7 @@ struct Sized {
         ADD_FAILURE() << wanted << ": no Error";
       } catch (const Error& error) {
         const std::string said = error.what();
-        EXPECT_NE(said.find("this run has 9 along an axis where there is room for 4"), said.npos) << said;
+        EXPECT_NE(said.find("along an axis where there is room for 4"), said.npos) << said;
       }
     } catch (const Error& error) {
       ADD_FAILURE() << wanted << ": " << error.what();

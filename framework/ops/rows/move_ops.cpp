@@ -8,6 +8,7 @@
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
 #include "lamina/ops/rows/counts/counted.h"
+#include "lamina/ops/rows/counts/places.h"
 #include "lamina/ops/table.h"
 
 namespace lamina::detail {
@@ -51,9 +52,7 @@ Extents slice_places(Expansion& e, std::int64_t extent, std::int64_t start, std:
 int slice(Expansion& e) {
   int x = e.input(0);
   const int rank = e.rank(x);
-  const Extents starts = e.integers(1);
-  const Expansion::Sizes to = e.sizes(2);
-  const Extents& ends = to.most;
+  const std::vector<Expansion::Number> starts = e.whole_numbers(1), ends = e.whole_numbers(2);
   Extents axes(starts.size());
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
   if (e.has(3)) axes = e.integers(3);
@@ -65,14 +64,14 @@ int slice(Expansion& e) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d];
-    if (e.count_of(x, d) >= 0 || to.made[i] >= 0) {
-      if (steps[i] == 1 && to.made[i] < 0 && starts[i] == 0 && ends[i] >= extent) continue;
-      if (steps[i] != 1)
-        e.refuse("by steps of ", steps[i], " along axis ", d, ", of which a run knows how many; not supported");
-      x = counted_slice(e, x, d, starts[i], to.made[i], ends[i]);
+    const std::int64_t start = starts[i].at_most, end = ends[i].at_most;
+    const bool known = starts[i].made < 0 && ends[i].made < 0;
+    if (e.count_of(x, d) >= 0 || !known) {
+      const bool whole = known && steps[i] == 1 && start == 0 && end >= extent;
+      if (!whole) x = counted_slice(e, x, d, starts[i], ends[i], steps[i]);
       continue;
     }
-    Extents places = slice_places(e, extent, starts[i], ends[i], steps[i]);
+    Extents places = slice_places(e, extent, start, end, steps[i]);
     const bool all = static_cast<std::int64_t>(places.size()) == extent && steps[i] == 1;
     if (!all) picks.push_back({d, std::move(places)});
   }
@@ -89,7 +88,9 @@ int split(Expansion& e) {
   if (e.has(1)) {
     const Expansion::Sizes given = e.sizes(1);
     if (given.made.size() == 1 && given.made[0] >= 0) return e.sized(x, axis, given.made[0]);
-    sizes = e.integers(1);
+    const bool made = std::ranges::any_of(given.made, [](int node) { return node >= 0; });
+    if (made || e.count_of(x, axis) >= 0) return counted_part(e, x, axis, given, which);
+    sizes = given.most;
   } else {
     if (outputs < 1 || outputs > longest_list) e.refuse("expected sizes or num_outputs, got ", outputs);
     const std::int64_t part = ceil_div(extent, outputs);
@@ -126,10 +127,11 @@ std::int64_t padded_place(std::int64_t i, std::int64_t extent, const std::string
 }
 
 int pad(Expansion& e) {
-  const int x = e.input(0), rank = e.rank(x);
+  int x = e.input(0);
+  const int rank = e.rank(x);
   const std::string mode = e.attributes().text("mode", "constant");
   require_one_of(e, "mode", mode, {"constant", "edge", "reflect", "wrap"});
-  const Extents pads = e.integers(1);
+  const std::vector<Expansion::Number> pads = e.whole_numbers(1);
   Extents axes(static_cast<std::size_t>(rank));
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
   if (e.has(3)) axes = e.integers(3);
@@ -138,7 +140,13 @@ int pad(Expansion& e) {
   std::vector<Picks> picks;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
-    const std::int64_t extent = e.shape(x)[d], before = pads[i], after = pads[i + axes.size()];
+    const Expansion::Number &in_front = pads[i], &behind = pads[i + axes.size()];
+    const std::int64_t extent = e.shape(x)[d], before = in_front.at_most, after = behind.at_most;
+    const bool known = in_front.made < 0 && behind.made < 0;
+    if (!known || (e.count_of(x, d) >= 0 && (before != 0 || after != 0))) {
+      x = counted_pad(e, x, d, in_front, behind, mode, fill);
+      continue;
+    }
     if (before < -extent || after < -extent || before > longest_list || after > longest_list ||
         extent + before + after < 0 || extent + before + after > longest_list) {
       e.refuse("cannot pad an axis of ", extent, " by ", before, " and ", after);
@@ -246,7 +254,9 @@ int trilu(Expansion& e) {
     const std::int64_t row = i / columns, column = i % columns;
     kept.values<bool>()[static_cast<std::size_t>(i)] = upper ? column - row >= k : column - row <= k;
   }
-  return e.pointwise(Pointwise::where, {e.constant_node(std::move(kept)), x, e.scalar(0, e.dtype(x))});
+  int mask = e.constant_node(std::move(kept));
+  for (int d = 0; d < 2; ++d) mask = e.counted(mask, d, e.count_of(x, e.rank(x) - 2 + d));
+  return e.pointwise(Pointwise::where, {mask, x, e.scalar(0, e.dtype(x))});
 }
 
 /// Cropped, or padded with zeros, around the middle.

@@ -122,6 +122,13 @@ int multiply(Expansion& e, int a, int b, const MatMulProblem& problem) {
   to.push_back(from_b[problem.transpose_b ? -2 : -1]);
   if (from_a[problem.transpose_a ? -2 : -1] != from_b[problem.transpose_b ? -1 : -2])
     e.refuse("cannot multiply ", from_a, " by ", from_b);
+  const int terms_a = e.rank(a) - (problem.transpose_a ? 2 : 1), terms_b = e.rank(b) - (problem.transpose_b ? 1 : 2);
+  const int of_a = e.count_of(a, terms_a), of_b = e.count_of(b, terms_b);
+  if (of_a >= 0 || of_b >= 0) {  // what is behind a count of terms adds nothing
+    const int zero = e.scalar(0, e.dtype(a));
+    a = e.filled(e.sized(a, terms_a, of_b), terms_a, zero);
+    b = e.filled(e.sized(b, terms_b, of_a), terms_b, zero);
+  }
   return e.solve(problem, to_shape(to), e.dtype(a), {a, b});
 }
 

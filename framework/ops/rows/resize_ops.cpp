@@ -7,6 +7,7 @@
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
 #include "lamina/ops/parts.h"
+#include "lamina/ops/rows/counts/places.h"
 #include "lamina/ops/rows/taps.h"
 #include "lamina/ops/table.h"
 
@@ -19,6 +20,9 @@ struct Side {
   double scale = 1;
   std::int64_t out = 0;
   double roi_begin = 0, roi_end = 1;
+  bool is_made = false;         ///< in a run: instead of `scale` and `out` there are
+  Expansion::Number made = {};  ///< how many, and
+  int made_scale = -1;          ///< f64 [1]; -1: that of the extents
 };
 
 std::int64_t checked_extent(const Expansion& e, double extent) {
@@ -31,6 +35,8 @@ void keep_aspect_ratio(Expansion& e, std::vector<Side>& sides, const Shape& from
   const std::string policy = e.attributes().text("keep_aspect_ratio_policy", "stretch");
   require_one_of(e, "keep_aspect_ratio_policy", policy, {"stretch", "not_larger", "not_smaller"});
   if (policy == "stretch" || sides.empty()) return;
+  if (std::ranges::any_of(sides, &Side::is_made))
+    e.lacks("keep_aspect_ratio_policy ", policy, " of sizes that a run makes");
   double scale = sides[0].scale;
   for (const Side& side : sides)
     scale = policy == "not_larger" ? std::min(scale, side.scale) : std::max(scale, side.scale);
@@ -40,30 +46,55 @@ void keep_aspect_ratio(Expansion& e, std::vector<Side>& sides, const Shape& from
   }
 }
 
+/// Number i of scales that a run makes, or that are for an axis with a count: f64 [1].
+int scale_of(Expansion& e, int scales, std::size_t i) {
+  const auto place = static_cast<std::int64_t>(i);
+  return e.cast(e.slice(e.input(scales), 0, place, place + 1), DType::f64);
+}
+
+/// How many elements that makes of an axis, in f32, as the frameworks that models come from do: 2.3 * 10 is 23.
+int scaled(Expansion& e, const Side& side) {
+  const int length = e.cast(e.length(e.input(0), side.axis), DType::f32);
+  const int product = e.pointwise(Pointwise::mul, {e.cast(side.made_scale, DType::f32), length});
+  return e.cast(e.pointwise(Pointwise::floor, {product}), DType::i64);
+}
+
 /// What the operands roi, scales and sizes say; operand i and so on.
 std::vector<Side> read_sides(Expansion& e, const Shape& from, int roi, int scales, int sizes) {
   const int rank = static_cast<int>(from.rank());
   std::vector<std::int64_t> all;
   for (int d = 0; d < rank; ++d) all.push_back(d);
   const std::vector<int> axes = axes_of(e, e.attributes().integers("axes", all), rank);
-  const auto numbers = [&](int i) { return i >= 0 && e.has(i) ? e.numbers(i) : std::vector<double>(); };
-  const std::vector<double> factors = numbers(scales), wanted = numbers(sizes), box = numbers(roi);
-  const std::vector<double>& given = wanted.empty() ? factors : wanted;
-  if (given.size() != axes.size() || (!wanted.empty() && !factors.empty()))
-    e.refuse("expected scales or sizes for ", axes.size(), " dimensions, got ", factors.size(), " scales and ",
-             wanted.size(), " sizes");
+  const auto there = [&](int i) { return i >= 0 && e.has(i) && e.shape(e.input(i)).numel() > 0; };
+  const auto listed = [&](int i) { return there(i) ? e.shape(e.input(i)).numel() : 0; };
+  const std::int64_t factors = listed(scales), wanted = listed(sizes);
+  if (std::max(factors, wanted) != std::ssize(axes) || (wanted > 0 && factors > 0))
+    e.refuse("expected scales or sizes for ", axes.size(), " dimensions, got ", factors, " scales and ", wanted,
+             " sizes");
+  const std::vector<double> box = there(roi) ? e.numbers(roi) : std::vector<double>();
+  const std::vector<Expansion::Number> to = wanted > 0 ? e.whole_numbers(sizes) : std::vector<Expansion::Number>();
+  const bool are_known = wanted > 0 || (factors > 0 && e.known(e.input(scales)).defined());
+  const std::vector<double> by = wanted == 0 && are_known ? e.numbers(scales) : std::vector<double>();
   std::vector<Side> sides;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     Side side = {.axis = axes[i]};
     const std::int64_t in = from[side.axis];
-    if (in < 1 && given[i] != (wanted.empty() ? 1 : 0)) e.refuse("cannot resize ", from);
-    if (wanted.empty()) {
-      side.scale = given[i];
+    const bool is_count = e.count_of(e.input(0), side.axis) >= 0;
+    if (!are_known || (wanted > 0 && to[i].made >= 0) || (is_count && (wanted > 0 || by[i] != 1))) {
+      if (wanted == 0) side.made_scale = scale_of(e, scales, i);
+      side.made = wanted > 0 ? to[i] : e.whole_number(scaled(e, side), scales);
+      side.is_made = true;
+      sides.push_back(side);
+      continue;
+    }
+    if (in < 1 && (wanted > 0 ? to[i].at_most != 0 : by[i] != 1)) e.refuse("cannot resize ", from);
+    if (wanted == 0) {
+      side.scale = by[i];
       if (!(side.scale > 0)) e.refuse("cannot have a scale of ", side.scale);
       // In f32, as the frameworks that models come from do: 2.3 * 10 is 23.
       side.out = checked_extent(e, std::floor(static_cast<float>(side.scale) * static_cast<float>(in)));
     } else {
-      side.out = checked_extent(e, given[i]);
+      side.out = checked_extent(e, static_cast<double>(to[i].at_most));
       side.scale = in == 0 ? 1 : static_cast<double>(side.out) / static_cast<double>(in);
     }
     if (!box.empty()) {
@@ -73,7 +104,7 @@ std::vector<Side> read_sides(Expansion& e, const Shape& from, int roi, int scale
     }
     sides.push_back(side);
   }
-  if (!wanted.empty()) keep_aspect_ratio(e, sides, from);
+  if (wanted > 0) keep_aspect_ratio(e, sides, from);
   return sides;
 }
 
@@ -117,12 +148,25 @@ struct Settings {
 };
 
 int resize(Expansion& e, const Settings& settings, const std::vector<Side>& sides) {
-  const int operand = e.input(0);
+  int operand = e.input(0);
+  for (const Side& side : sides) {
+    if (!side.is_made) continue;
+    if (settings.antialias || settings.exclude_outside)
+      e.lacks("antialias or exclude_outside of a size that a run makes");
+    operand = counted_resize(e, operand, side.axis,
+                             {.mode = settings.mode,
+                              .transformation = settings.transformation,
+                              .nearest = settings.nearest,
+                              .cubic_a = settings.cubic_a,
+                              .scale = side.made_scale,
+                              .to = side.made});
+  }
   const Shape from = e.shape(operand);
   std::vector<Picks> picks, outside;
   ResampleProblem problem;
   Shape to = from;
   for (const Side& side : sides) {
+    if (side.is_made) continue;
     const std::int64_t in = from[side.axis];
     to.set(side.axis, side.out);
     const bool whole = side.roi_begin == 0 && side.roi_end == 1;

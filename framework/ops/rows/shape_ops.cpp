@@ -191,7 +191,9 @@ int eye_like(Expansion& e) {
     if (column >= 0 && column < columns)
       ones.values<std::uint8_t>()[static_cast<std::size_t>(row * columns + column)] = 1;
   }
-  return e.constant_node(ones.to(dtype));
+  int node = e.constant_node(ones.to(dtype));
+  for (int d = 0; d < 2; ++d) node = e.counted(node, d, e.count_of(e.input(0), d));
+  return node;
 }
 
 /// One of two operands. graph/resolve.cpp leaves out what only the other needs.

@@ -16,20 +16,6 @@ int whole(Expansion& e, const std::vector<std::int64_t>& values, Shape shape) {
 
 }  // namespace
 
-int counted_slice(Expansion& e, int x, int d, std::int64_t start, int made, std::int64_t most) {
-  const int all = e.length(x, d);
-  const auto number = [&](std::int64_t value) { return whole(e, {value}, {1}); };
-  if (start < 0)
-    e.refuse("from a place that is counted from the end of axis ", d, ", of which a run knows how many; not supported");
-  int end = made >= 0 ? made : number(most);
-  if (most < 0) end = e.pointwise(Pointwise::add, {end, all});
-  const int length = e.pointwise(Pointwise::sub, {e.pointwise(Pointwise::min, {end, all}), number(start)});
-  const std::int64_t least = most < 0 ? e.shape(x)[d] : std::min(most, e.shape(x)[d]),
-                     room = std::max<std::int64_t>(least - start, 2);  // 1 would broadcast
-  const int part = pick(e, e.uncounted(x, d), {places_of(e, d, start, room, e.shape(x)[d])});
-  return e.counted(part, d, e.check(e.pointwise(Pointwise::max, {length, number(0)}), {.most = room}));
-}
-
 int join_there(Expansion& e, std::vector<int> nodes, int axis) {
   const auto fits = [&](int node) { return axis < e.rank(node); };
   const auto is_counted = [&](int node) { return fits(node) && e.count_of(node, axis) >= 0; };

@@ -7,10 +7,6 @@
 /// What rows become where only a run knows how many elements there are along an axis (docs/inside/ops.md).
 namespace lamina::detail {
 
-/// The part of an axis from a known place to one that a run makes, or, where `made` is -1, to `most`, which may be
-/// counted from the end.
-int counted_slice(Expansion& e, int x, int axis, std::int64_t start, int made, std::int64_t most);
-
 /// What there is of each node along that axis, beside each other.
 int join_there(Expansion& e, std::vector<int> nodes, int axis);
 

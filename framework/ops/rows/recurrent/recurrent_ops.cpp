@@ -132,6 +132,10 @@ int recurrent(Expansion& e) {
   if (lstm && e.has(7)) problem.peepholes = known(e, 7, {d, 3 * h});
 
   const std::int64_t images = e.shape(x)[images_first ? 0 : 1], steps = e.shape(x)[images_first ? 1 : 0];
+  const int step_axis = images_first ? 1 : 0, there = e.count_of(x, step_axis);  // how long all images are in a run
+  if (there >= 0 && e.has(4))
+    e.refuse("lengths of images of which a run knows how many steps there are; not supported");
+  if (there >= 0) x = e.filled(x, step_axis, e.scalar(0, DType::f32));
   const auto turned = [&](int node, std::initializer_list<int> order) {  // as it is computed, and back
     return images_first ? e.permute(node, std::vector<int>(order)) : node;
   };
@@ -158,10 +162,13 @@ int recurrent(Expansion& e) {
       operands[0] = linear(e, operands[0], weight, bias);
     }
 
-    problem.initial = e.has(5) || (lstm && e.has(6)), problem.lengths = e.has(4);
+    problem.initial = e.has(5) || (lstm && e.has(6)), problem.lengths = e.has(4) || there >= 0;
     if (problem.initial) operands.push_back(state(5));
     if (problem.initial && lstm) operands.push_back(state(6));
-    if (problem.lengths) operands.push_back(e.input(4));
+    if (problem.lengths) {
+      operands.push_back(there < 0 ? e.input(4)
+                                   : e.move(e.cast(there, DType::i32), {{{.extent = images, .stride = 0}}}, {images}));
+    }
     if (problem.lengths && (e.shape(operands.back()) != Shape{images} || e.dtype(operands.back()) != DType::i32))
       e.refuse("expected i32 ", Shape{images}, " as operand 5, got ", e.dtype(e.input(4)), ' ', e.shape(e.input(4)));
     return e.solve(problem, {steps + (lstm ? 2 : 1), images, d * h}, DType::f32, std::move(operands));
@@ -171,7 +178,7 @@ int recurrent(Expansion& e) {
   const int part = e.reshape(e.slice(all, 0, first, first + count), {count, images, d, h});
   int result = e.permute(part, images_first ? std::vector<int>{1, 0, 2, 3} : std::vector<int>{0, 2, 1, 3});
   if (!sequence) result = e.reshape(result, images_first ? Shape{images, d, h} : Shape{d, images, h});
-  return e.cast(result, e.dtype(e.input(0)));
+  return e.cast(sequence ? e.counted(result, step_axis, there) : result, e.dtype(e.input(0)));
 }
 
 constexpr OpRow recurrent_rows[] = {{"DynamicQuantizeLSTM", recurrent<Cell::lstm, true>},
