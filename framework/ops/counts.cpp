@@ -104,6 +104,7 @@ Place place(const MoveProblem& p, const Axes& a, std::size_t, int axis) {
       if (extent > 0 && p.axes[d].extent == extent && goes_along(p, d, stride, extent)) return {static_cast<int>(d)};
     }
   }
+  if (a.out.numel() == 0) return {};  // of no element every axis would do
   std::vector<bool> same(strides.size(), a.out.numel() <= longest_list);
   for (std::int64_t i = 0; i < a.out.numel() && std::ranges::find(same, true) != same.end(); ++i) {
     std::int64_t from = 0, rest = i;
@@ -202,7 +203,7 @@ bool is_count(const Network& network, int node) {
 
 bool knows_counts(std::string_view op) {
   static constexpr std::string_view others =
-      " ArgMax ArgMin AveragePool BatchNormalization Compress Concat Conv ConvTranspose CumSum DepthToSpace "
+      " ArgMax ArgMin AveragePool BatchNormalization Compress Concat Conv ConvTranspose CumProd CumSum DepthToSpace "
       "Dropout DynamicQuantizeLSTM Einsum Expand EyeLike Flatten GRU Gather GatherElements GatherND Gemm "
       "GlobalAveragePool GlobalMaxPool GroupNormalization Hardmax If InstanceNormalization LRN LSTM "
       "LayerNormalization LogSoftmax LpNormalization MatMul MaxPool NonMaxSuppression NonZero OneHot PRelu Pad "

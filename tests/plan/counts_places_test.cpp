@@ -35,6 +35,14 @@ TEST(CountsPlaces, PartsBeginAndEndWhereARunSays) {
   part(100, 101, 1, numbers({}, {0}), numbers({}, {0}));
 }
 
+TEST(CountsPlaces, OfNothingNoOtherAxisIsTakenForTheOneWithTheCount) {
+  Positives p;
+  const Value pairs = p.add("Mul", {p.add("Unsqueeze", {p.kept, p.list({1})}), p.constant(numbers({1, 1}, {1, 2}))});
+  const Value two = p.add("Slice", {pairs, p.list({0}), p.list({2})});  // [2, 2] at most
+  p.expect(p.add("Slice", {two, p.list({1}), p.list({1}), p.list({1})}), Tensor::zeros({2, 0}), Tensor::zeros({2, 0}),
+           Tensor::zeros({0, 0}));
+}
+
 TEST(CountsPlaces, PartsThatARunMakesAreAllThereIs) {
   const auto half = [](std::int64_t output) {
     Positives p;

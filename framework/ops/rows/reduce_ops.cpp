@@ -102,7 +102,11 @@ int cumulative(Expansion& e) {
   // Whole numbers wrap, so that those of other widths are sums of 64 bits without the upper ones.
   const bool known = dtype == DType::f64 || dtype == DType::i32;
   const DType compute = known ? dtype : is_float(dtype) ? DType::f32 : DType::i64;
-  return e.cast(e.solve(problem, e.shape(x), compute, {e.cast(x, compute)}), dtype);
+  // From the end, what is behind a count changes nothing.
+  const int count = problem.reverse ? e.count_of(x, problem.dim) : -1;
+  int all = e.cast(x, compute);
+  if (count >= 0) all = e.filled(all, problem.dim, e.scalar(product ? 1 : 0, compute));
+  return e.cast(e.counted(e.solve(problem, e.shape(x), compute, {all}), problem.dim, count), dtype);
 }
 
 constexpr OpRow reduce_rows[] = {{"ArgMax", place_of<Reduction::arg_max>},

@@ -57,6 +57,30 @@ def suppress(g):
     return nodes
 
 
+def by_places(g, count, kind):
+    """Elements from places that a run computes of how many there are."""
+    extent = g.r.randint(2, 9)
+    name, back = g.new([extent], constant=False), g.node("Neg", [count])
+    if kind == 6:
+        ends = [count, back.output[0], g.constant([g.r.choice([0, 1, -1, 3, 100, -100])])]
+        return [back, g.node("Slice", [name, g.r.choice(ends[:2]), g.r.choice(ends), g.constant([0]), g.constant([g.r.choice([1, 1, 2, -1, -2])])])]
+    if kind == 7:
+        rest = g.node("Sub", [g.constant([g.r.randint(3, 12)]), count])
+        pads = [count, back.output[0], rest.output[0], g.constant([g.r.choice([0, 1, 2])])]
+        both = g.node("Concat", [g.r.choice(pads), g.r.choice(pads)], axis=0)
+        return [back, rest, both, g.node("Pad", [name, both.output[0]], mode=g.r.choice(["constant", "edge"]))]
+    if kind == 8:
+        part = g.node("Min", [count, g.constant([extent])])
+        sizes = [part.output[0], g.node("Sub", [g.constant([extent]), part.output[0]])]
+        both = g.node("Concat", [sizes[0], sizes[1].output[0]], axis=0)
+        return [part, sizes[1], both, g.node("Split", [name, both.output[0]], 2, axis=0)]
+    size = g.node("Concat", [g.constant([1, 1]), g.node("Max", [count, g.constant([1])]).output[0]], axis=0)
+    most = helper.make_node("Max", [count, g.constant([1])], [size.input[1]])
+    how = {"mode": g.r.choice(["nearest", "linear", "cubic"]),
+           "coordinate_transformation_mode": g.r.choice(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])}
+    return [most, size, g.node("Resize", [g.new([1, 1, extent], constant=False), "", "", size.output[0]], **how)]
+
+
 def of_shape(g):
     """What exporters compute from how many there are."""
     g.needs(13)
@@ -65,8 +89,10 @@ def of_shape(g):
     shape = g.node("Shape", [name])
     nodes = [shape, g.node("Gather", [shape.output[0], g.constant([axis])])]
     count = nodes[1].output[0]
-    kind = g.r.randrange(6)
-    if kind == 0:
+    kind = g.r.randrange(10)
+    if kind > 5:
+        nodes += by_places(g, count, kind)
+    elif kind == 0:
         scalar = g.node("Squeeze", [count])
         nodes += [scalar, g.node("Range", [g.constant(g.r.randint(-2, 3)), scalar.output[0], g.constant(g.r.choice([1, 1, 2]))])]
     elif kind == 1:
@@ -90,7 +116,7 @@ def along(g):
     g.needs(13)
     name, a = g.pick(F32, F32, I64, least=1, fresh=0, where=lambda a: not (a.dtype == F32 and np.isnan(a).any()))
     axis = g.r.randrange(a.ndim)
-    kind = g.r.randrange(9)
+    kind = g.r.randrange(13)
     if kind == 0 and a.dtype == F32:
         return [g.node(g.r.choice(["Softmax", "LogSoftmax"]), [name], axis=axis)]
     if kind == 1:
@@ -117,6 +143,21 @@ def along(g):
         if 0 in to:
             raise Skip
         return [g.node("Reshape", [name, g.constant(to)])]
+    if kind == 9 and a.dtype == F32 and a.shape[axis]:
+        pads = [0] * (2 * a.ndim)
+        pads[axis], pads[axis + a.ndim] = g.r.randint(0, a.shape[axis] - 1), g.r.randint(0, a.shape[axis] - 1)
+        return [g.node("Pad", [name, g.constant(pads)], mode=g.r.choice(["constant", "edge", "reflect"]))]
+    if kind == 10 and a.dtype == F32 and a.ndim == 3 and a.size:
+        scales = [1.0, 1.0, g.r.choice([0.5, 2.0, 2.3, 3.0])]
+        return [g.node("Resize", [name, "", g.hold(np.asarray(scales, F32), True)], mode=g.r.choice(["nearest", "linear"]))]
+    if kind == 11 and a.dtype == F32 and a.ndim > 1 and g.opset >= 17 and a.shape[-1]:
+        return [g.node("LayerNormalization", [name, g.new([a.shape[-1]])], axis=-1)]
+    if kind == 12 and a.dtype == F32 and a.ndim == 3 and a.size:
+        cell, units = g.r.choice([("LSTM", 4), ("GRU", 3), ("RNN", 1)]), g.r.randint(1, 3)
+        directions = g.r.randint(1, 2)
+        weights = [g.hold(g.array((directions, cell[1] * units, n), F32, 0), True) for n in (a.shape[2], units)]
+        return [g.node(cell[0], [name, *weights], 2, hidden_size=units,
+                       direction=g.r.choice(["forward", "reverse"]) if directions == 1 else "bidirectional")]
     op = "Reduce" + g.r.choice("Sum Mean Max Min Prod L1 L2 SumSquare LogSumExp".split())
     if a.dtype != F32 or a.shape[axis] == 0:
         raise Skip
