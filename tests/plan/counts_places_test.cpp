@@ -104,6 +104,16 @@ TEST(CountsPlaces, ResizedToASizeThatARunMakes) {
            Tensor::zeros({1, 0}));
 }
 
+TEST(CountsPlaces, SizesAreNotRoundedToTheValuesOfAPlan) {
+  Positives p;
+  const Value count = p.add("Cast", {p.add("Shape", {p.kept})}, {{"to", std::int64_t{1}}});
+  const Value size = p.add("Cast", {p.add("Mul", {count, p.number(128.5F)})}, {{"to", std::int64_t{7}}});
+  p.g.output(p.add("ConstantOfShape", {size}));
+  const Tensor two = numbers({-1, 5, -2, 3, 0, 0}, {6});
+  for (const Device device : devices_here())
+    EXPECT_EQ(p.g.compile({.device = device, .precision = Precision::bf16}).run({&two, 1})[0].shape(), Shape{257});
+}
+
 TEST(CountsPlaces, TermsOfAProductAreThoseThatAreThere) {
   {
     Positives p;
