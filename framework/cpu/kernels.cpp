@@ -95,11 +95,10 @@ std::unique_ptr<Operator> prepare_pool(const PoolProblem& problem, const Prepara
   const bool whole = problem.kind == PoolKind::adaptive && problem.geometry.out_pixels() == 1;
   if (whole) return cpu::prepare_reduce({.kind = Reduction::mean, .dims = 0b1100}, p);
   if (cpu::pools_planes(problem.kind, problem.geometry)) {
-    return make_operator("windows of planes", [problem, &kernel = cpu::best_kernel(cpu::plane_pool_kernels(), p.device),
-                                               cells = cpu::cells_of_columns(problem.geometry)](
+    return make_operator("windows of planes", [problem,
+                                               &kernel = cpu::best_kernel(cpu::plane_pool_kernels(), p.device)](
                                                   Inputs inputs, Outputs outputs, const Execution& execution) {
-      cpu::plane_pool2d(problem.kind, kernel, problem.geometry, cells, floats(inputs[0]), floats(outputs[0]),
-                        *execution.pool);
+      cpu::plane_pool2d(problem.kind, kernel, problem.geometry, floats(inputs[0]), floats(outputs[0]), *execution.pool);
     });
   }
   return cpu::through_pixels(

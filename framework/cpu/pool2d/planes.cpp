@@ -1,6 +1,7 @@
 #include "lamina/cpu/pool2d/planes.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lamina/base/math.h"
 #include "lamina/cpu/pool2d/window.h"
@@ -13,6 +14,22 @@ constexpr std::int64_t least_read = 16384;  // elements by a task
 /// Columns from the first tap of a window to its last.
 std::int64_t reach(const PoolGeometry& g) { return (g.kernel_width - std::int64_t{1}) * g.dilation_width + 1; }
 
+/// As how many columns those of each window count in an average: of `count` windows from `first` on.
+void set_cells(const PoolGeometry& g, std::int64_t first, std::int64_t count, float* cells) {
+  // Inside the row these are all that a window has, so that only those at its ends are looked at.
+  const std::int64_t inside = detail::ceil_div<std::int64_t>(g.padding_width, g.stride_width) - first;
+  const std::int64_t last = g.in_width + std::int64_t{g.padding_width} - reach(g);  // corner, from the padding on
+  const std::int64_t behind = last < 0 ? 0 : last / g.stride_width + 1 - first;
+  const std::int64_t begin = std::clamp<std::int64_t>(inside, 0, count), end = std::clamp(behind, begin, count);
+  const auto look = [&](std::int64_t i) {
+    const Covered columns = place_average(columns_of(g), static_cast<int>(first + i));
+    cells[i] = static_cast<float>(std::max<std::int64_t>(columns.cells, 1));
+  };
+  for (std::int64_t i = 0; i < begin; ++i) look(i);
+  std::fill(cells + begin, cells + end, static_cast<float>(g.kernel_width));
+  for (std::int64_t i = end; i < count; ++i) look(i);
+}
+
 }  // namespace
 
 bool pools_planes(PoolKind kind, const PoolGeometry& g) {
@@ -21,15 +38,8 @@ bool pools_planes(PoolKind kind, const PoolGeometry& g) {
   return alike && reach(g) <= PlaneWindows::most_columns / 2 && g.stride_width <= PlaneWindows::most_columns / 2;
 }
 
-std::vector<float> cells_of_columns(const PoolGeometry& g) {
-  std::vector<float> result;
-  for (int i = 0; i < g.out_width; ++i)
-    result.push_back(static_cast<float>(std::max<std::int64_t>(place_average(columns_of(g), i).cells, 1)));
-  return result;
-}
-
-void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeometry& g, std::span<const float> cells,
-                  const float* input, float* output, ThreadPool& pool) {
+void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeometry& g, const float* input,
+                  float* output, ThreadPool& pool) {
   const auto run = kind == PoolKind::largest ? kernel.largest : kernel.mean;
   const auto place = placing(kind);
   const Side vertical = rows_of(g);
@@ -37,6 +47,8 @@ void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeomet
   const std::int64_t read = std::max<std::int64_t>(std::int64_t{g.in_width} * g.kernel_height, 1);
   const std::int64_t step = std::max<std::int64_t>(least_read / read, 1), rows = g.planes * g.out_height;
   pool.parallel_for(detail::ceil_div(rows, step), [&](std::int64_t task, int) {
+    std::array<float, PlaneWindows::most_columns> cells;
+    if (kind == PoolKind::average && at_once >= g.out_width) set_cells(g, 0, g.out_width, cells.data());
     for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
       const Covered covered = place(vertical, static_cast<int>(row % g.out_height));
       const float* const plane = input + row / g.out_height * g.in_pixels();
@@ -49,7 +61,8 @@ void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeomet
                           .outputs = std::min(at_once, g.out_width - ow),
                           .output = output + row * g.out_width + ow,
                           .row_cells = static_cast<float>(std::max<std::int64_t>(covered.cells, 1)),
-                          .cells = cells.data() + ow};
+                          .cells = cells.data()};
+        if (kind == PoolKind::average && at_once < g.out_width) set_cells(g, ow, w.outputs, cells.data());
         const std::int64_t corner = ow * g.stride_width - g.padding_width;
         w.width = (w.outputs - 1) * g.stride_width + reach(g);
         w.begin = std::clamp<std::int64_t>(-corner, 0, w.width);

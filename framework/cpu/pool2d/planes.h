@@ -42,11 +42,8 @@ std::span<const PlanePoolKernel> plane_pool_kernels();
 /// Whether plane_pool2d() computes it: windows that are alike and not very wide.
 bool pools_planes(PoolKind kind, const PoolGeometry& geometry);
 
-/// As how many columns those of each window along a row count in an average, [OW].
-std::vector<float> cells_of_columns(const PoolGeometry& geometry);
-
 /// pool2d() of f32 stored nchw: input [planes, H, W], output [planes, OH, OW].
-void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeometry& geometry,
-                  std::span<const float> cells, const float* input, float* output, ThreadPool& pool);
+void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeometry& geometry, const float* input,
+                  float* output, ThreadPool& pool);
 
 }  // namespace lamina::cpu

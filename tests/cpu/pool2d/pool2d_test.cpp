@@ -18,7 +18,7 @@ void pool_plane(const ChannelPoolKernel& kernel, PoolKind kind, const PoolGeomet
 void pool_plane(const PlanePoolKernel& kernel, PoolKind kind, const PoolGeometry& g, const float* input, float* output,
                 ThreadPool& pool) {
   ASSERT_TRUE(pools_planes(kind, g));
-  plane_pool2d(kind, kernel, g, cells_of_columns(g), input, output, pool);
+  plane_pool2d(kind, kernel, g, input, output, pool);
 }
 
 /// One plane, which is its own channels-last image, input and output between guard pages, `bad` among the values.
