@@ -159,7 +159,7 @@ void Dataflow::replace(Operation& op, std::shared_ptr<const Module> module, std:
 }
 
 bool Dataflow::join(Operation& op, Operation longer, const std::vector<Operation*>& parts) {
-  if (!runs(longer)) return false;
+  if (!has_paying_kernel(longer)) return false;
   for (const Operation* part : parts) take_names(longer, *part);
   replace(op, std::move(longer));
   for (Operation* part : parts) drop(*part);

@@ -63,20 +63,20 @@ class Dataflow {
   /// The same; none if the value is stored in eight bits.
   Operation* only_for(int value) { return is_coded(value) ? nullptr : only_computes(value); }
 
-  /// What an operation does, if it is of that kind.
+  /// The problem that an operation solves, if it is of that kind.
   template <class Problem>
   std::optional<Problem> problem_of(const Operation& op) const {
     const auto* layer = dynamic_cast<const Layer<Problem>*>(op.module.get());
     return layer == nullptr ? std::nullopt : std::optional(layer->problem(shapes(op.inputs)));
   }
-  /// The same, of one that computes: whose result is no view of what it reads.
+  /// The same of an operation that computes: its result is no view of what it reads.
   template <class Problem>
-  std::optional<Problem> solves(const Operation* op) const {
+  std::optional<Problem> solved_by(const Operation* op) const {
     return op == nullptr || op->view ? std::nullopt : problem_of<Problem>(*op);
   }
   /// What an operation moves of one operand.
   std::optional<MoveProblem> move_of(const Operation* op) const {
-    return op == nullptr || op->inputs.size() != 1 ? std::nullopt : solves<MoveProblem>(op);
+    return op == nullptr || op->inputs.size() != 1 ? std::nullopt : solved_by<MoveProblem>(op);
   }
   /// What a convolution solves; nothing if the operation is none, or in eight bits, or not known yet.
   std::optional<ConvProblem> convolution(const Operation& op) const;
@@ -87,8 +87,8 @@ class Dataflow {
   /// What one of an image in eight bits solves, and of nothing else.
   std::optional<ConvProblem> of_codes(const Operation& op) const;
 
-  /// Whether a kernel runs it.
-  bool runs(const Operation& op) const { return runs_in_some_format(program_, op, options_); }
+  /// Whether a kernel takes an operation and pays.
+  bool has_paying_kernel(const Operation& op) const { return pays_in_some_format(program_, op, options_); }
 
   /// A value of f32 that no operation computes yet.
   int new_value(std::string name, const Shape& shape, Tensor constant = {});
@@ -109,7 +109,8 @@ class Dataflow {
   void replace(Operation& op, std::shared_ptr<const Module> module, std::vector<int> inputs, const Shape& to);
   /// An operation is not needed any more.
   void drop(Operation& op);
-  /// `longer` in the place of `op`, which does what `parts` did as well; nothing, and false, if no kernel runs it.
+  /// `longer` in the place of `op`, which does what `parts` did as well; nothing, and false, if no kernel takes it and
+  /// pays.
   bool join(Operation& op, Operation longer, const std::vector<Operation*>& parts);
   template <class Problem>
   bool join(Operation& op, std::vector<int> inputs, Problem problem, const std::vector<Operation*>& parts,

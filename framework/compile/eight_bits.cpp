@@ -100,7 +100,7 @@ class EightBits : Dataflow {
       left.pop_front(), waits[index(i)] = false;
       const Operation& op = operation(i);
       const bool coded = is_coded(op.output) || std::ranges::any_of(op.inputs, [&](int v) { return is_coded(v); });
-      if (op.module == nullptr || !coded || codes_of(op) || runs(op) || runs_on_rounded(op)) continue;
+      if (op.module == nullptr || !coded || codes_of(op) || has_paying_kernel(op) || pays_on_rounded(op)) continue;
       if (is_coded(op.output)) {
         unmark(op.output);
         continue;
@@ -120,8 +120,8 @@ class EightBits : Dataflow {
     const Program::Value &operand = program_.value(input), &result = program_.value(op.output);
     return operand.format.dtype == result.format.dtype && operand.quantization == result.quantization;
   }
-  /// Whether a kernel takes an operation whose operands have the result's codes.
-  bool runs_on_rounded(const Operation& op) {
+  /// Whether a kernel takes an operation, and pays, once its operands have the result's codes.
+  bool pays_on_rounded(const Operation& op) {
     if (!passes_on(op)) return false;
     std::vector<std::pair<DType, Quantization>> before;
     for (const int input : op.inputs) {
@@ -130,7 +130,7 @@ class EightBits : Dataflow {
     for (const int input : op.inputs) {
       set(input, program_.value(op.output).format.dtype, program_.value(op.output).quantization);
     }
-    const bool result = runs(op);
+    const bool result = has_paying_kernel(op);
     for (std::size_t i = 0; i < before.size(); ++i) set(op.inputs[i], before[i].first, before[i].second);
     return result;
   }
@@ -199,7 +199,7 @@ class EightBits : Dataflow {
       if (!alike || moved.view || shape(moved.output).numel() != shape(codes).numel()) continue;
       moved.inputs = {codes};
       set(moved.output, step.dtype, step.codes);
-      if (!runs(moved)) {
+      if (!has_paying_kernel(moved)) {
         set(moved.output, step.dtype, {});
         continue;
       }
@@ -220,7 +220,7 @@ class EightBits : Dataflow {
       const Operation* const raw = computes(op.inputs[0]);
       if (raw == nullptr || !raw->view || program_.value(raw->inputs[0]).quantization != step->codes) return;
       other.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}}), other.inputs = raw->inputs;
-      if (!runs(other)) return;
+      if (!has_paying_kernel(other)) return;
     }
     replace(op, std::move(other));
   }

@@ -112,7 +112,7 @@ class Negotiator {
       if (op.module->keeps_order(views.with(input, output))) return output;
     }
     for (const Format output : is_product(op) ? outputs : likely) {
-      if (std::ranges::any_of(inputs, [&](Format from) { return views.are_taken(from, output); })) return output;
+      if (std::ranges::any_of(inputs, [&](Format from) { return views.pay(from, output); })) return output;
     }
     return outputs.back();
   }
@@ -152,7 +152,7 @@ class Negotiator {
   bool takes_any(const Operation& op, Format output) {
     PreparedViews views(program_, op, options_);
     return std::ranges::all_of(input_formats(op), [&](Format input) {
-      return views.are_taken(input, output) && op.module->extra_bytes(views.preparation) == 0;
+      return views.pay(input, output) && op.module->extra_bytes(views.preparation) == 0;
     });
   }
 
@@ -169,7 +169,7 @@ class Negotiator {
     const Format* best = nullptr;
     std::size_t least = 0;
     for (const Format& input : inputs) {
-      if (!views.are_taken(input, wish)) continue;
+      if (!views.pay(input, wish)) continue;
       const std::size_t extra = op.module->extra_bytes(views.preparation);
       if (extra == 0) return input;
       if (best == nullptr || extra < least) best = &input, least = extra;
@@ -177,7 +177,7 @@ class Negotiator {
     if (best != nullptr) return *best;
     for (const Format input : inputs) {
       for (const Format output : output_formats(op)) {
-        if (views.are_taken(input, output)) return input;
+        if (views.pay(input, output)) return input;
       }
     }
     return inputs.back();
@@ -193,7 +193,7 @@ class Negotiator {
         const std::size_t before = converted_operands(op, input);
         std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
         cost += op.module->extra_bytes(views.with(input, output));
-        if (std::pair(cost, before) >= least || !views.are_taken(input, output)) continue;
+        if (std::pair(cost, before) >= least || !views.pay(input, output)) continue;
         least = {cost, before};
         op.input_format = input;
         best_output = output;

@@ -74,8 +74,8 @@ class Joiner : Dataflow {
       return;
     v.whole = whole;
     v.first_channel = channel;
-    const auto runs = [&](int user) { return runs_in_place(program_, operation(user), options_); };
-    if (runs(producer(value)) && std::ranges::all_of(users, runs)) return;
+    const auto pays = [&](int user) { return pays_in_place(program_, operation(user), options_); };
+    if (pays(producer(value)) && std::ranges::all_of(users, pays)) return;
     v.whole = none;
     v.first_channel = 0;
   }

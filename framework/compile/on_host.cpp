@@ -84,13 +84,13 @@ std::unique_ptr<Operator> on_host(const Module& module, const Preparation& prepa
                                   std::span<const Tensor> constants) {
   Preparation host = preparation;
   host.algorithm = {};  // a convolution that was asked for is not another one, nor on another device
-  if (!host.device.device.is_cuda() || module.runs(host)) return nullptr;
+  if (!host.device.device.is_cuda() || module.takes(host)) return nullptr;
   if (host.has_slices() || host.has_strides()) return nullptr;  // what is copied has no gaps
   host.finding = nullptr;                                       // which is of the GPU
   host.device = describe_cpu();
   host.precision = Precision::fp32;
   host.threads = ThreadPool::default_threads();  // for plans inside it, which have a pool; others get one thread
-  if (!module.runs(host)) return nullptr;
+  if (!module.takes(host)) return nullptr;
   return std::make_unique<OnHost>(module.prepare(host), preparation, constants);
 }
 

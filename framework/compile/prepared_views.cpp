@@ -15,7 +15,7 @@ namespace lamina::detail {
 struct Answers {
   struct Answer {
     std::vector<View> inputs, outputs;
-    bool taken = false;
+    bool pays = false;
     Finding finding = {};
   };
   std::weak_ptr<const Module> module;
@@ -95,29 +95,29 @@ Preparation& PreparedViews::with(Format in, Format out) {
   return preparation;
 }
 
-bool PreparedViews::are_taken() {
+bool PreparedViews::pay() {
   std::shared_ptr<Answers>& answers = op_.answers;
   if (answers == nullptr || answers->module.lock() != op_.module) {
     answers = std::make_shared<Answers>(Answers{op_.module});
   }
-  if (const Answers::Answer* known = answers->find(*this)) return known->taken;
+  if (const Answers::Answer* known = answers->find(*this)) return known->pays;
   Answers::Answer& answer = answers->known.emplace_back(Answers::Answer{inputs, outputs});
   preparation.finding = &answer.finding;
-  return answer.taken = at_node(op_.name, [&] { return op_.module->takes(preparation); });
+  return answer.pays = at_node(op_.name, [&] { return op_.module->pays(preparation); });
 }
 
-bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+bool pays_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options) {
   PreparedViews views(program, op, options);
   for (const Format input : formats(program.value(op.inputs[0]), options)) {
     for (const Format output : formats(program.value(op.output), options)) {
-      if (views.are_taken(input, output)) return true;
+      if (views.pay(input, output)) return true;
     }
   }
   return false;
 }
 
-bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
-  return op.module->knows_gaps() && PreparedViews(program, op, options).are_taken();
+bool pays_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+  return op.module->knows_gaps() && PreparedViews(program, op, options).pay();
 }
 
 }  // namespace lamina::detail

@@ -89,9 +89,10 @@ struct PreparedViews {
 
   /// Other formats of all inputs and of the results.
   Preparation& with(Format input, Format output);
-  /// Whether the operation's module takes them as they are. It is asked once; what it finds, its `prepare` is told.
-  bool are_taken();
-  bool are_taken(Format input, Format output) { return with(input, output), are_taken(); }
+  /// Whether the operation's module takes them as they are, and pays. It is asked once; its `prepare` is told what it
+  /// finds.
+  bool pay();
+  bool pay(Format input, Format output) { return with(input, output), pay(); }
 
   std::vector<View> inputs, outputs;
   Preparation preparation;
@@ -101,11 +102,11 @@ struct PreparedViews {
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
-/// Whether there is a kernel for an operation in some formats.
-bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options);
+/// Whether an operation has a kernel that pays, in some formats.
+bool pays_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
-/// Whether an operation can run with its operands and its result where they have been placed in other values.
-bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
+/// Whether an operation has a kernel that pays with its operands and its result where they lie now, in other values.
+bool pays_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
 /// A value and an operation for each node of a network that somebody needs, none of them part of another yet; all
 /// values nchw and f32, or of the type that they have.

@@ -25,11 +25,11 @@ class Strider : Dataflow {
 
   void stride() {
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {  // larger results first
-      const auto problem = solves<ConcatProblem>(&*op);
+      const auto problem = solved_by<ConcatProblem>(&*op);
       if (problem) op->view = join(*op, problem->dim);
     }
     for (Operation& op : program_.operations) {
-      const auto problem = solves<MoveProblem>(&op);
+      const auto problem = solved_by<MoveProblem>(&op);
       if (problem) op.view = read_in_place(op, *problem) || write_in_place(op, *problem);
     }
   }
@@ -109,11 +109,11 @@ class Strider : Dataflow {
   bool place(int value, const Place& at, const std::multiset<int>& users) {
     if (fixed_[index(value)] || users.empty() || shape(value).rank() == 0) return false;
     put(value, at);
-    const auto runs = [&](int user) {
+    const auto pays = [&](int user) {
       const Operation& op = operation(user);
-      return !op.view && runs_in_place(program_, op, options_);
+      return !op.view && pays_in_place(program_, op, options_);
     };
-    if (std::ranges::all_of(users, runs)) {
+    if (std::ranges::all_of(users, pays)) {
       fixed_[index(value)] = fixed_[index(at.whole)] = true;
       return true;
     }

@@ -17,7 +17,7 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 
 /// A slice is worth no slower kernel than the one that would run without.
 template <class Problem>
-bool Layer<Problem>::takes(const Preparation& preparation) const {
+bool Layer<Problem>::pays(const Preparation& preparation) const {
   const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));
   const Kernel<Problem>* const kernel = paying_kernel(what, preparation);
   if (kernel == nullptr) return false;
@@ -38,7 +38,7 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
 }
 
 template <class Problem>
-bool Layer<Problem>::runs(const Preparation& preparation) const {
+bool Layer<Problem>::takes(const Preparation& preparation) const {
   return found_kernel(detail::turned(problem(shapes_of(preparation.inputs))), preparation) != nullptr;
 }
 

@@ -14,10 +14,10 @@ class LAMINA_API Layer : public Module {
 
   /// Each kernel says whether it does.
   bool knows_gaps() const override { return true; }
-  /// Whether a kernel takes it and pays.
+  /// Whether a kernel takes it.
   bool takes(const Preparation& preparation) const override;
-  /// Whether one takes it.
-  bool runs(const Preparation& preparation) const override;
+  /// Whether one takes it and pays.
+  bool pays(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 

@@ -65,7 +65,7 @@ class LAMINA_API Module {
     bool parameters = false;                    ///< the operands have become parameters, and are no inputs
   };
   /// The one module that computes `next` of this module's output, which is one of the inputs of `next`, all of them in
-  /// order. Whether it can run is for its `takes` to say. Throws Error if a parameter was never set.
+  /// order. Whether it is worth it is for its `pays` to say. Throws Error if a parameter was never set.
   virtual Absorbed absorb(const Module& /*next*/, std::span<const Operand> /*operands*/) const { return {}; }
   /// The same where `next` has no other input.
   std::shared_ptr<const Module> absorb(const Module& next) const {
@@ -73,15 +73,17 @@ class LAMINA_API Module {
     return absorb(next, {&own, 1}).module;
   }
 
-  /// `takes` looks whether Views have gaps, as slices of the channels of a larger image (View::channels) and elements
-  /// that lie apart (View::strides), and `prepare` too. A module that does not say so is given whole activations alone,
+  /// Whether `takes` and `prepare` look at gaps in Views: at slices of the channels of a larger image (View::channels),
+  /// and at elements that lie apart (View::strides). A module that does not say so is given whole activations alone,
   /// whatever its `takes` answers.
   virtual bool knows_gaps() const { return false; }
-  /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
-  /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.
+  /// Whether `prepare` has a kernel for these formats and this device, as Kernel::takes: right or wrong, nothing about
+  /// speed; of a view, whether the output is in place. f32 nchw is always taken. What has no kernel on a GPU, and one
+  /// on a CPU, a Plan computes on the host.
   virtual bool takes(const Preparation& preparation) const = 0;
-  /// Whether `prepare` has a kernel at all. What has none on a GPU, and one on a CPU, a Plan computes on the host.
-  virtual bool runs(const Preparation& preparation) const { return takes(preparation); }
+  /// Whether it has one that is also worth it, as Kernel::pays: a Plan settles on formats, and puts this module in the
+  /// place of others, for nothing less. Cheap: a Plan asks for every combination of formats.
+  virtual bool pays(const Preparation& preparation) const { return takes(preparation); }
   /// Makes this module ready to run. Throws Error if a parameter was never set, or if nothing takes what is asked for.
   /// Not called for views.
   virtual std::unique_ptr<Operator> prepare(const Preparation& preparation) const = 0;

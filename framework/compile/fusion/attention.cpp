@@ -73,7 +73,7 @@ class Finder : Dataflow {
   /// An operand without the number that it is multiplied by.
   int without_factor(int value, Match& match) {
     Operation* const op = only_for(value);
-    const auto pointwise = solves<PointwiseProblem>(op);
+    const auto pointwise = solved_by<PointwiseProblem>(op);
     if (!pointwise || op->inputs.size() != 1 || pointwise->compute != DType::f32) return value;
     if (shape(op->inputs[0]) != shape(value)) return value;
     double scale = match.scale;
@@ -114,14 +114,14 @@ class Finder : Dataflow {
     Match match;
     match.v = last.inputs[1];
     Operation* op = behind_views(last.inputs[0], match);
-    const auto softmax = solves<SoftmaxProblem>(op);
+    const auto softmax = solved_by<SoftmaxProblem>(op);
     if (!softmax || softmax->kind != SoftmaxKind::softmax ||
         softmax->dim + 1 != static_cast<int>(shape(op->output).rank())) {
       return std::nullopt;
     }
     match.parts.push_back(op);
     op = match_scores(behind_views(op->inputs[0], match), match);
-    const auto scores = solves<MatMulProblem>(op);
+    const auto scores = solved_by<MatMulProblem>(op);
     if (!scores || scores->transpose_a) return std::nullopt;
     match.parts.push_back(op);
     match.scale *= scores->alpha;
@@ -249,7 +249,7 @@ class Finder : Dataflow {
       if (program_.value(value).format.dtype != DType::f32) return false;
     }
     exchange(match.shapes), exchange(match.seen);
-    const bool taken = runs(attention(last, match));
+    const bool taken = has_paying_kernel(attention(last, match));
     exchange(match.shapes), exchange(match.seen);
     return taken;
   }

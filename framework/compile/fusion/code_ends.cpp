@@ -40,7 +40,7 @@ class WholeBiases : Dataflow {
     const auto copy = std::make_shared<Layer>(*layer);
     copy->set_eight_bits(std::move(eight));
     whole.module = copy;
-    if (!runs(whole)) return false;
+    if (!has_paying_kernel(whole)) return false;
     replace(op, std::move(whole));
     return true;
   }
@@ -54,7 +54,7 @@ class Tables : Dataflow {
 
   void compose() {
     for (Operation& op : program_.operations) {
-      const auto problem = solves<PointwiseProblem>(&op);
+      const auto problem = solved_by<PointwiseProblem>(&op);
       if (!problem || problem->compute != DType::f32 || !is_coded(op.output) || is_output(op.output)) continue;
       if (const auto table = table_of(*problem, op)) take(op, root_of(op.inputs[0]), *table);
     }
@@ -96,7 +96,7 @@ class Tables : Dataflow {
     Operation shorter = op;
     shorter.module = std::make_shared<Elementwise>(PointwiseChain{look_up(std::make_shared<const CodeTable>(table))});
     shorter.inputs = {root};
-    if (runs(shorter)) replace(op, std::move(shorter));
+    if (has_paying_kernel(shorter)) replace(op, std::move(shorter));
   }
 
   std::map<int, Known> known_;  // by value: what it is of another
@@ -114,7 +114,7 @@ class CodeEnds : Dataflow {
  private:
   void join_one(Operation& op) {
     round_operand(op), pool(op);
-    const auto after = solves<PointwiseProblem>(&op);
+    const auto after = solved_by<PointwiseProblem>(&op);
     if (!after || after->compute != DType::f32) return;
     if (!is_coded(op.output)) {
       if (after->chain == PointwiseChain{{Pointwise::identity}}) read<ConvProblem>(op) || read<LinearProblem>(op);
@@ -145,7 +145,7 @@ class CodeEnds : Dataflow {
   void round_operand(Operation& op) {
     auto problem = of_codes(op);
     Operation* const rounding = problem ? only_computes(op.inputs[0]) : nullptr;
-    const auto before = solves<PointwiseProblem>(rounding);
+    const auto before = solved_by<PointwiseProblem>(rounding);
     if (!before || before->chain != PointwiseChain{{Pointwise::identity}}) return;
     if (!is_coded(rounding->output) || is_coded(rounding->inputs[0])) return;
     problem->prologue = {rounding_to(rounding->output)};
@@ -153,7 +153,7 @@ class CodeEnds : Dataflow {
   }
 
   void pool(Operation& op) {
-    const auto pool = solves<PoolProblem>(&op);
+    const auto pool = solved_by<PoolProblem>(&op);
     if (!pool || pool->kind != PoolKind::largest || !is_coded(op.inputs[0]) || !is_coded(op.output)) return;
     Operation* const product = only_computes(op.inputs[0]);
     auto problem = product == nullptr ? std::nullopt : of_codes(*product);

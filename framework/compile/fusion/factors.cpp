@@ -144,7 +144,7 @@ class FactorsInFront : Dataflow {
     }
     Operation shorter = op;
     shorter.module = dynamic_cast<const Conv2d&>(*op.module).without_last_function();
-    if (longer.empty() || !runs(shorter)) return;
+    if (longer.empty() || !has_paying_kernel(shorter)) return;
     for (std::size_t i = 0; i < all.size(); ++i) replace(operation(all[i]), std::move(longer[i]));
     replace(op, std::move(shorter));
   }
@@ -170,7 +170,7 @@ class FactorsInFront : Dataflow {
     const Shape image = shape(before->output);
     if (!known) longer.inputs.insert(longer.inputs.begin() + 1, plain ? a->factor : before->output);
     if (!plain) program_.value(before->output).shape = shape(a->factor);
-    if (!runs(longer)) {
+    if (!has_paying_kernel(longer)) {
       program_.value(before->output).shape = image;
       return;
     }

@@ -33,8 +33,8 @@ class Folder : Dataflow {
   /// reader.
   bool read_equal(int i) {
     const Operation& op = operation(i);
-    const auto pool = solves<PoolProblem>(&op);
-    const auto reduce = solves<ReduceProblem>(&op);
+    const auto pool = solved_by<PoolProblem>(&op);
+    const auto reduce = solved_by<ReduceProblem>(&op);
     if ((!pool && !reduce) || is_output(op.output) || readers(op.inputs[0]).size() > max_operands) return false;
     for (const int other : readers(op.inputs[0])) {
       if (other == none || other >= i || shape(operation(other).output) != shape(op.output)) continue;
@@ -114,7 +114,7 @@ class Folder : Dataflow {
     if (absorbed.parameters) longer.inputs = before.inputs;
     if (longer.module == nullptr) return none;
     longer.view = before.view && longer.module->is_view({&shape(longer.inputs[0]), 1});
-    if (!longer.view && !runs(longer)) return none;
+    if (!longer.view && !has_paying_kernel(longer)) return none;
 
     const bool is_own = before.view;  // what follows a view takes it in, and the operation is its own from then on
     longer.name = std::move(is_own ? next.name : before.name);
@@ -174,7 +174,7 @@ class Folder : Dataflow {
     if (between == nullptr || shape(between->output) != shape(next.output)) return false;
     const Program::Value &from = program_.value(between->output), &to = program_.value(next.output);
     if (from.format.dtype != to.format.dtype || from.quantization != to.quantization) return false;
-    const auto concat = solves<ConcatProblem>(between);
+    const auto concat = solved_by<ConcatProblem>(between);
     const bool moves = !between->view && !concat && moves_all(*between);
     if (!between->view && !moves && (!concat || concat->dim != 1)) return false;
     const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;
@@ -199,7 +199,7 @@ class Folder : Dataflow {
         if (absorbed.module == nullptr || (numbers.defined() && !absorbed.parameters)) return false;
         longer.back().module = absorbed.module;
       }
-      if (!runs(longer.back())) return false;
+      if (!has_paying_kernel(longer.back())) return false;
       take_names(longer.back(), next);
       first += concat ? shape(input)[1] : 0;
     }

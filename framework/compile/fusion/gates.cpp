@@ -36,8 +36,8 @@ class Gates : Dataflow {
 
   /// The factors of the channels of an operation's first input, which it multiplies by before it does anything else.
   int scales(const Operation& op) const {
-    if (const auto conv = solves<ConvProblem>(&op)) return conv->scaled() ? op.inputs[1] : none;
-    const auto functions = op.inputs.size() < 2 ? std::nullopt : solves<PointwiseProblem>(&op);
+    if (const auto conv = solved_by<ConvProblem>(&op)) return conv->scaled() ? op.inputs[1] : none;
+    const auto functions = op.inputs.size() < 2 ? std::nullopt : solved_by<PointwiseProblem>(&op);
     const bool product = functions && !functions->chain.empty() &&
                          functions->chain[0] == PointwiseStep{.function = Pointwise::mul, .operand = 1};
     return product ? op.inputs[1] : none;
@@ -53,7 +53,7 @@ class Gates : Dataflow {
   }
 
   bool is_mean(const Operation* op) const {
-    const auto pool = solves<PoolProblem>(op);
+    const auto pool = solved_by<PoolProblem>(op);
     return pool && pool->kind == PoolKind::adaptive && pool->geometry.out_pixels() == 1;
   }
 
@@ -105,9 +105,9 @@ class Gates : Dataflow {
   /// A norm of the roots of the sums of the squares of the channels.
   std::optional<Gate> response_of(int image, int factors) {
     Operation* const second = only_for(factors);
-    const auto norm = solves<NormProblem>(second);
+    const auto norm = solved_by<NormProblem>(second);
     Operation* const first = norm ? only_for(second->inputs[0]) : nullptr;
-    const auto roots = solves<ReduceProblem>(first);
+    const auto roots = solved_by<ReduceProblem>(first);
     const unsigned pixels = 1u << 2 | 1u << 3;
     if (!roots || roots->kind != Reduction::l2 || roots->dims != pixels || first->inputs[0] != image ||
         shape(factors).rank() != 4)
@@ -126,7 +126,7 @@ class Gates : Dataflow {
   bool join_reader(Operation& op, int image, const Gate& gate) {
     const bool one = is_coded(op.output) && readers(op.output).size() == 1 && !is_output(op.output);
     Operation* const conv = one ? &operation(*readers(op.output).begin()) : nullptr;
-    auto reads = solves<ConvProblem>(conv);
+    auto reads = solved_by<ConvProblem>(conv);
     if (!reads || !reads->eight.defined() || reads->scaled() || conv->inputs[0] != op.output) return false;
     Program::Value& value = program_.value(op.output);
     const Program::Value product = value;
@@ -140,7 +140,7 @@ class Gates : Dataflow {
     longer.module = std::make_shared<Fixed<ConvProblem>>(*std::move(reads), shape(conv->output), DType::f32);
     SqueezeExciteProblem factors = gate.problem;
     factors.multiplies = false, factors.product = product.quantization;
-    if (runs(longer) && join(op, {image}, std::move(factors), gate.parts)) {
+    if (has_paying_kernel(longer) && join(op, {image}, std::move(factors), gate.parts)) {
       replace(*conv, std::move(longer));
       return true;
     }

@@ -173,7 +173,7 @@ class Joining : Dataflow {
     longer.module = std::make_shared<Fixed<MapProblem>>(*std::move(both), shape(op.output),
                                                         is_activation(dtype) ? DType::f32 : dtype);
     longer.answers = {};
-    if (!PreparedViews(program_, longer, options_).are_taken()) return false;
+    if (!PreparedViews(program_, longer, options_).pay()) return false;
     take_names(longer, before);
     replace(op, std::move(longer));
     return true;

@@ -44,7 +44,7 @@ class NormsOfSteps : Dataflow {
   /// The one that computes that of rows that lie one after the other, and their length.
   std::pair<Operation*, std::int64_t> reduced_rows(int value, Reduction kind) {
     Operation* const op = only_for(value);
-    const auto reduce = solves<ReduceProblem>(op);
+    const auto reduce = solved_by<ReduceProblem>(op);
     if (!reduce || reduce->kind != kind) return {};
     std::vector<std::int64_t> row;  // how many there are, and then 1 for each of what is reduced
     std::int64_t length = 1;

@@ -72,7 +72,7 @@ class Padding : Dataflow {
       longer.back().module =
           dynamic_cast<const Conv2d&>(*operation(reader).module).with_padding(zeros->before, zeros->behind);
       longer.back().inputs[0] = op.inputs[0];
-      if (longer.back().module == nullptr || !runs(longer.back())) return;
+      if (longer.back().module == nullptr || !has_paying_kernel(longer.back())) return;
       take_names(longer.back(), op);
     }
     for (std::size_t i = 0; i < all.size(); ++i) replace(operation(all[i]), std::move(longer[i]));

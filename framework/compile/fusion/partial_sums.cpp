@@ -22,10 +22,10 @@ class PartialSums : Dataflow {
 
  private:
   void find(Operation& op) {
-    const auto joined = solves<ConcatProblem>(&op);
+    const auto joined = solved_by<ConcatProblem>(&op);
     if (!joined || joined->dim != 1 || op.inputs.size() != 2 || shape(op.output).rank() != 4) return;
     const Operation *const sum = only_for(op.inputs[0]), *const rest = only_for(op.inputs[1]);
-    const auto added = solves<PointwiseProblem>(sum);
+    const auto added = solved_by<PointwiseProblem>(sum);
     const auto others = move_of(rest);
     if (!others || !added || added->chain != PointwiseChain{{.function = Pointwise::add, .operand = 1}}) return;
     const int whole = rest->inputs[0];

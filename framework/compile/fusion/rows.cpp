@@ -129,7 +129,7 @@ class Rows : Dataflow {
         input = taken.at(input);
         first[input] = i;  // from the last to the first
       }
-      all_run = all_run && (op.view || runs(op));
+      all_run = all_run && (op.view || has_paying_kernel(op));
       narrower.push_back(std::move(op));
     }
     if (!all_run) {

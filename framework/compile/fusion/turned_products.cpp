@@ -26,7 +26,7 @@ constexpr int most_steps = 8;  // between a softmax and its product
 
 /// Whether an operation is a move that swaps the last two dimensions.
 bool swaps_last_two(const Dataflow& flow, const Program::Operation& op) {
-  const auto move = flow.solves<MoveProblem>(&op);
+  const auto move = flow.solved_by<MoveProblem>(&op);
   if (!move) return false;
   const View from = {.shape = flow.shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(flow.shape(op.output))};
   const auto back = with_last_two_swapped(*move, flow.shape(op.output));
@@ -51,7 +51,7 @@ class TurnedProducts : Dataflow {
 
  private:
   void turn(Operation& op) {
-    const auto product = solves<MatMulProblem>(&op);
+    const auto product = solved_by<MatMulProblem>(&op);
     if (!product || product->transpose_a || product->alpha != 1 || !is_floats(op.output)) return;
     int weights = op.inputs[1];
     if (!product->transpose_b) {
@@ -114,7 +114,7 @@ class TurnedOperands : Dataflow {
 
  private:
   void take(Operation& op, std::size_t i) {
-    const auto product = solves<MatMulProblem>(&op);
+    const auto product = solved_by<MatMulProblem>(&op);
     const Operation* const turn = product ? only_for(op.inputs[i]) : nullptr;
     if (turn == nullptr || program_.value(op.output).format.dtype != DType::f32 || !swaps_last_two(*this, *turn))
       return;
@@ -138,7 +138,7 @@ class TokenLayers : Dataflow {
 
  private:
   void turn(Operation& op) {
-    const auto linear = solves<LinearProblem>(&op);
+    const auto linear = solved_by<LinearProblem>(&op);
     if (!linear || op.inputs.size() != 1 || linear->eight.defined() || is_coded(op.output)) return;
     const Operation* const before = is_coded(op.inputs[0]) ? nullptr : computes(op.inputs[0]);
     if (before == nullptr || !swaps_last_two(*this, *before) || extent(op.inputs[0], -1) != linear->in) return;
@@ -181,11 +181,11 @@ class TokenLayers : Dataflow {
     }
   }
 
-  /// Lets an operation be that convolution; false if no kernel runs it.
+  /// Lets an operation be that convolution; false if no kernel takes it and pays.
   bool become(Operation& op, const ConvProblem& conv) {
     Operation other = op;
     other.module = std::make_shared<Fixed<ConvProblem>>(conv, shape(op.output), DType::f32), other.answers = {};
-    if (!runs(other)) return false;
+    if (!has_paying_kernel(other)) return false;
     op = std::move(other);
     return true;
   }

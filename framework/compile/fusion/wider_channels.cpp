@@ -136,7 +136,7 @@ bool WiderChannels::becomes_pair(const Operation& op, const ConvProblem& first) 
   next.module =
       std::make_shared<Fixed<ConvPairProblem>>(ConvPairProblem{first, *second}, shape(next.output), DType::f32);
   next.inputs = op.inputs;
-  return runs(next);
+  return has_paying_kernel(next);
 }
 
 std::optional<WiderChannels::Widened> WiderChannels::paying(int first) {
