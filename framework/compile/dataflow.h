@@ -25,7 +25,6 @@ inline std::int64_t extent_of(const Shape& shape, int dim) {
 class Dataflow {
  public:
   using Operation = Program::Operation;
-  static constexpr int none = -1;
 
   Dataflow(Program& program, const CompileOptions& options);
 

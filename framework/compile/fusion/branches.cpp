@@ -27,8 +27,8 @@ struct TwoTerms {
 
 /// What a value is of the one that all its branches read.
 struct Sum {
-  int source = Dataflow::none;   ///< none: the value stands for itself
-  int carrier = Dataflow::none;  ///< the convolution among them that has every tap of the others
+  int source = none;   ///< none: the value stands for itself
+  int carrier = none;  ///< the convolution among them that has every tap of the others
   int branches = 1, depth = 0;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 /// (factor scale + own) x + shift, each a number for a channel, but for the factor: a value [N, C, 1, 1], or 1.
 struct Affine {
-  int x = Dataflow::none, factor = Dataflow::none;
+  int x = none, factor = none;
   std::vector<double> scale, own, shift;
 };
 

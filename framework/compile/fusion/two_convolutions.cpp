@@ -18,8 +18,6 @@ namespace {
 
 bool is_one_by_one(const ConvGeometry& g) { return g.kernel_height * g.kernel_width == 1; }
 
-bool is_of_pixels(const ConvGeometry& g) { return is_one_by_one(g) && g.groups == 1 && !g.is_padded(); }
-
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   Tensor result = a.clone();
@@ -48,8 +46,8 @@ class TwoConvolutions : Dataflow {
     Epilogue epilogue = first->epilogue;
     epilogue.chain.erase(epilogue.chain.begin());
     std::vector<int> inputs = {op.inputs[0], other->inputs[0]};
-    if (!is_of_pixels(second->geometry)) std::swap(first, second), std::swap(inputs[0], inputs[1]);
-    if (!is_of_pixels(second->geometry)) return;
+    if (!sees_one_pixel(second->geometry)) std::swap(first, second), std::swap(inputs[0], inputs[1]);
+    if (!sees_one_pixel(second->geometry)) return;
     first->epilogue = epilogue;
     first->bias = sum_of(first->bias, second->bias);
     join(op, inputs, ConvSumProblem{*first, second->geometry, second->weight}, {other});
