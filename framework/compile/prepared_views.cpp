@@ -1,4 +1,4 @@
-// How an operation's operands and result lie in memory, as its kernels are asked about them.
+// How an operation's operands and results lie in memory: what its kernels are asked about.
 
 #include <deque>
 #include <numeric>
@@ -19,7 +19,7 @@ struct Answers {
     Finding finding = {};
   };
   std::weak_ptr<const Module> module;
-  std::deque<Answer> known = {};  // whose addresses stay
+  std::deque<Answer> known = {};  // a deque: addresses of its elements stay valid
 
   Answer* find(const PreparedViews& views) {
     for (Answer& answer : known) {
@@ -31,7 +31,8 @@ struct Answers {
 
 namespace {
 
-/// Of a view whose strides step through neighbouring channels of a larger nhwc image: how many that has; else 0.
+/// If a view's strides step through neighbouring channels of a larger nhwc image: how many channels that image has.
+/// Else 0.
 std::int64_t channels_of_slice(const View& view) {
   const bool pixels =
       view.format.layout == Layout::nhwc && view.shape.rank() == 4 && view.shape.numel() > view.shape[1];
@@ -58,7 +59,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
         if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
       }
       result.alignment = std::gcd(alignment, step);
-      if (const std::int64_t channels = channels_of_slice(result); channels > 0) {  // which more kernels know
+      if (const std::int64_t channels = channels_of_slice(result); channels > 0) {  // slices suit more kernels
         result.strides = {}, result.channels = channels;
       }
     } else if (value.whole >= 0) {

@@ -1,5 +1,5 @@
-// Attention of which one row of each image and head is read, as of the class token in a transformer's last block: of
-// that row's query alone.
+// Attention of which only one row of each image and head is read, such as the class token's in a transformer's last
+// block, is computed for that row's query alone.
 
 #include <memory>
 #include <optional>

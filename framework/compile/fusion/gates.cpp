@@ -1,7 +1,7 @@
-// Squeeze and excitation: the means of an image's channels, two layers of them, and the image times what comes, become
-// one operation where a kernel does all of it. Where a convolution multiplies the image as it reads it, as one of codes
-// is made to here, or other functions do, the operation gives the factors alone; so does that of a global response
-// norm, the roots of the channels' squares and a norm of them.
+// Squeeze and excitation: the means of an image's channels, two layers on them, and the image times the result. They
+// become one operation where a kernel does all of it. Where the image is multiplied by a convolution as it reads it
+// (one of codes is made to do so here) or by other functions, the operation gives the factors alone. So does that of a
+// global response norm: the roots of the sums of the channels' squares, and a norm of them.
 
 #include <algorithm>
 
@@ -34,7 +34,7 @@ class Gates : Dataflow {
     return product && product->chain == PointwiseChain{{.function = Pointwise::mul, .operand = 1}};
   }
 
-  /// The factors of the channels of an operation's first input, which it multiplies by before it does anything else.
+  /// The value whose numbers an operation multiplies the channels of its first input by, before it does anything else.
   int scales(const Operation& op) const {
     if (const auto conv = solved_by<ConvProblem>(&op)) return conv->scaled() ? op.inputs[1] : none;
     const auto functions = op.inputs.size() < 2 ? std::nullopt : solved_by<PointwiseProblem>(&op);
@@ -43,7 +43,7 @@ class Gates : Dataflow {
     return product ? op.inputs[1] : none;
   }
 
-  /// What a convolution of one pixel solves, of codes or not.
+  /// The problem of a convolution of images of one pixel, of codes or not.
   std::optional<ConvProblem> of_a_pixel(const Operation* op, bool codes) const {
     const auto problem = op == nullptr ? std::nullopt : codes ? of_codes(*op) : convolution(*op, 1);
     if (!problem) return std::nullopt;
@@ -70,7 +70,7 @@ class Gates : Dataflow {
     });
   }
 
-  /// What makes a value of an image, from its reduction on.
+  /// The operations that make a value of an image, from the image's reduction on.
   struct Gate {
     std::vector<Operation*> parts;
     SqueezeExciteProblem problem;
@@ -122,7 +122,8 @@ class Gates : Dataflow {
     return join_reader(op, image, *gate) || join(op, {image}, gate->problem, gate->parts);
   }
 
-  /// A product of codes that only a convolution reads is not written: its value becomes the factors.
+  /// If only a convolution reads a product of codes, the product is not computed: the convolution reads the factors
+  /// instead.
   bool join_reader(Operation& op, int image, const Gate& gate) {
     const bool one = is_coded(op.output) && readers(op.output).size() == 1 && !is_output(op.output);
     Operation* const conv = one ? &operation(*readers(op.output).begin()) : nullptr;

@@ -1,6 +1,6 @@
-// A sum of an image's first channels with a smaller image, and the others as they are, joined again (ReXNet's
-// residuals: Han et al., "Rethinking Channel Dimensions for Efficient Model Design", 2021), is the sum of all of them
-// with that image and zeros: a convolution adds it to its results.
+// ReXNet's residuals (Han et al., "Rethinking Channel Dimensions for Efficient Model Design", 2021) add a smaller image
+// to the first channels of an image, and join the sum with the other channels. That is the sum of all channels and the
+// smaller image with channels of zeros behind it, which a convolution can add to its results.
 
 #include <vector>
 

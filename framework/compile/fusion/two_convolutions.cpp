@@ -34,7 +34,8 @@ class TwoConvolutions : Dataflow {
     finish();
   }
 
-  /// With the convolution whose result another begins its epilogue with, if nobody else reads it.
+  /// Joins a convolution whose epilogue begins by adding the result of another one with that other one, if nobody else
+  /// reads that result.
   void sum(Operation& op) {
     auto first = convolution(op, 2);
     if (!first || first->epilogue.chain.empty() || !first->epilogue.is_residual() ||
@@ -53,7 +54,8 @@ class TwoConvolutions : Dataflow {
     join(op, inputs, ConvSumProblem{*first, second->geometry, second->weight}, {other});
   }
 
-  /// A value in codes is rounded between the two all the same.
+  /// Joins a depthwise convolution with the convolution whose result it reads. If that result is in codes, the pair
+  /// rounds to them all the same.
   void pair(Operation& op) {
     if (op.module == nullptr || op.inputs.size() != 1) return;
     const int between = op.inputs[0];
@@ -66,7 +68,8 @@ class TwoConvolutions : Dataflow {
     join(op, before->inputs, ConvPairProblem{*first, *second, program_.value(between).quantization}, {before});
   }
 
-  /// With one of several readers: what nobody else reads need not be stored at all.
+  /// Joins a convolution with one of several readers of its result. The kernel stores that result, which would be
+  /// needless for a single reader.
   void narrow(Operation& op) {
     if (op.module == nullptr || op.inputs.size() > 2 || op.second_output != none || readers(op.output).size() < 2)
       return;
