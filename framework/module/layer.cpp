@@ -15,7 +15,7 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 
 }  // namespace
 
-/// A slice is worth no slower kernel than the one that would run without.
+/// Does not pay if a View is a slice and a faster kernel would run without it: copying is cheaper then.
 template <class Problem>
 bool Layer<Problem>::pays(const Preparation& preparation) const {
   const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));
