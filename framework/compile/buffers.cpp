@@ -1,4 +1,4 @@
-// Which activations share memory, and where it is.
+// Which activations share a buffer, and where each buffer lies.
 
 #include <algorithm>
 #include <utility>
@@ -92,7 +92,7 @@ class Assignment {
     life.last = std::max(life.last, step);
   }
 
-  /// On a CPU steps do not overlap: who has read a buffer does not read it any more.
+  /// On a CPU steps do not overlap, so a reader that has run does not count any more.
   void forget_reader(int index) {
     if (plan_.options.device.is_cpu()) --readers_[static_cast<std::size_t>(index)];
   }
@@ -127,7 +127,7 @@ class Assignment {
     }
   }
 
-  /// How many operations, or the caller, read a value or a view of it.
+  /// Counts who reads a value or a view of it: operations, and the caller.
   void count_readers() {
     reads_of_class_.assign(program_.values.size(), 0);
     for (const int output : program_.outputs) ++reads_of_class_[static_cast<std::size_t>(output)];
@@ -143,10 +143,10 @@ class Assignment {
   Plan::Impl& plan_;
   std::vector<int> buffer_of_;                   // by value
   std::vector<int> reads_of_class_;              // by value, see count_readers
-  std::vector<int> readers_;                     // those that are left, by buffer
-  std::vector<int> first_beside_, last_beside_;  // by step: of those that it stands beside
+  std::vector<int> readers_;                     // by buffer: readers that have not run yet
+  std::vector<int> first_beside_, last_beside_;  // by step: of the steps that may run together with it
   std::vector<bool> is_shared_;                  // by value: a slice, or what has slices
-  std::vector<bool> shares_;                     // by buffer: of such a value
+  std::vector<bool> shares_;                     // by buffer: it is that of a value with is_shared_
 };
 
 }  // namespace

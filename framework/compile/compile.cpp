@@ -43,7 +43,7 @@ class Compiler {
     detail::take_passes(compilation_);
   }
 
-  /// Those of the graph, which it goes on to hold or gives up, and the caller's constants.
+  /// Weights of the graph, which keeps them or gives them up, and the caller's constants.
   void keep_parameters() {
     const bool given_up = compilation_.release != nullptr;
     for (const Graph::Node& node : compilation_.graph.nodes()) {
@@ -51,7 +51,8 @@ class Compiler {
       for (const auto& parameter : node.module->parameters()) compilation_.constants.keep(parameter.value, given_up);
     }
     for (const auto& [name, value] : plan_.options.constants) compilation_.constants.keep(value, false);
-    // Of a network of open extents there are plans of several sizes, and what they derive from weights is the same.
+    // A network with open extents is compiled for several sizes; what its plans derive from the weights is the same for
+    // all.
     constexpr std::size_t room = std::size_t{64} << 20;
     const auto is_open = [&](int input) {
       const auto& shape = compilation_.graph.nodes()[static_cast<std::size_t>(input)].shape;

@@ -108,7 +108,8 @@ void Dataflow::enter(const std::vector<int>& values, int reader) {
   for (const int value : values) readers_[index(value)].insert(reader);
 }
 
-/// What nobody reads any more is not needed, nor what only that reads.
+/// `reader` reads these values no more. An operation whose results nobody reads any more is taken out, and so is what
+/// only that one read.
 void Dataflow::leave(std::vector<int> values, int reader) {
   std::vector<std::pair<int, std::vector<int>>> left;
   left.emplace_back(reader, std::move(values));
@@ -128,7 +129,7 @@ bool Dataflow::is_read(const Operation& op) const {
   return !readers(op.output).empty() || (op.second_output != none && !readers(op.second_output).empty());
 }
 
-/// What it read.
+/// Returns what the operation read.
 std::vector<int> Dataflow::take_out(Operation& op) {
   for (const int result : {op.output, op.second_output}) {
     if (result != none && producer(result) == number(op)) producer_[index(result)] = none;
@@ -159,7 +160,7 @@ void Dataflow::replace(Operation& op, std::shared_ptr<const Module> module, std:
 }
 
 bool Dataflow::join(Operation& op, Operation longer, const std::vector<Operation*>& parts) {
-  if (!runs(longer)) return false;
+  if (!has_paying_kernel(longer)) return false;
   for (const Operation* part : parts) take_names(longer, *part);
   replace(op, std::move(longer));
   for (Operation* part : parts) drop(*part);

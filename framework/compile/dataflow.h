@@ -25,7 +25,6 @@ inline std::int64_t extent_of(const Shape& shape, int dim) {
 class Dataflow {
  public:
   using Operation = Program::Operation;
-  static constexpr int none = -1;
 
   Dataflow(Program& program, const CompileOptions& options);
 
@@ -36,11 +35,13 @@ class Dataflow {
   std::int64_t extent(int value, int dim) const { return extent_of(shape(value), dim); }
   std::vector<Shape> shapes(const std::vector<int>& values) const;
 
-  /// The operations that read a value, in order, `none` for the caller. One that reads it twice is there twice.
+  /// The operations that read a value, in order; one that reads it twice is there twice. `none` stands for a reader
+  /// that is no operation of the Program: the caller, or an operation that waits for `finish`, so is_output() is true
+  /// of what that one reads.
   const std::multiset<int>& readers(int value) const { return readers_[index(value)]; }
   bool is_output(int value) const { return readers(value).contains(none); }
-  /// The operation that reads a value, which nobody else does; `none` if there is none such, or if the value is stored
-  /// in eight bits: to that it is rounded, whoever computes and reads it.
+  /// The operation that is a value's only reader; `none` if there are more, or if the value is stored in eight bits:
+  /// joining its reader with what computes it would leave out the rounding to them.
   int only_reader(int value) const {
     return readers(value).size() == 1 && !is_coded(value) ? *readers(value).begin() : none;
   }
@@ -55,61 +56,64 @@ class Dataflow {
   /// The operation that computes a value; `none` of inputs and constants.
   int producer(int value) const { return producer_[index(value)]; }
   const Operation* computes(int value) const { return producer(value) == none ? nullptr : &operation(producer(value)); }
-  /// The operation that computes a value which only one other reads.
+  /// The operation that computes a value, if the value is read once; else null.
   Operation* only_computes(int value) {
     const bool one = readers(value).size() == 1 && producer(value) != none;
     return one ? &operation(producer(value)) : nullptr;
   }
-  /// The same; none if the value is stored in eight bits.
+  /// The same; null if the value is stored in eight bits, for the reason that only_reader() has.
   Operation* only_for(int value) { return is_coded(value) ? nullptr : only_computes(value); }
 
-  /// What an operation does, if it is of that kind.
+  /// The problem that an operation solves, if it is of that kind.
   template <class Problem>
   std::optional<Problem> problem_of(const Operation& op) const {
     const auto* layer = dynamic_cast<const Layer<Problem>*>(op.module.get());
     return layer == nullptr ? std::nullopt : std::optional(layer->problem(shapes(op.inputs)));
   }
-  /// The same, of one that computes: whose result is no view of what it reads.
+  /// The same of an operation that computes: its result is no view of what it reads.
   template <class Problem>
-  std::optional<Problem> solves(const Operation* op) const {
+  std::optional<Problem> solved_by(const Operation* op) const {
     return op == nullptr || op->view ? std::nullopt : problem_of<Problem>(*op);
   }
-  /// What an operation moves of one operand.
+  /// The move that an operation is, if it has one operand.
   std::optional<MoveProblem> move_of(const Operation* op) const {
-    return op == nullptr || op->inputs.size() != 1 ? std::nullopt : solves<MoveProblem>(op);
+    return op == nullptr || op->inputs.size() != 1 ? std::nullopt : solved_by<MoveProblem>(op);
   }
-  /// What a convolution solves; nothing if the operation is none, or in eight bits, or not known yet.
+  /// The problem that a convolution solves; nothing if the operation is no convolution, or one in eight bits, or if its
+  /// weights are not known yet.
   std::optional<ConvProblem> convolution(const Operation& op) const;
-  /// The same of one of so many operands whose channels are not scaled.
+  /// The same of a convolution that has so many operands and multiplies no channels by factors.
   std::optional<ConvProblem> convolution(const Operation& op, std::size_t operands) const;
-  /// Those that read a value, if all of them are such convolutions of it, which read it but once; else none.
+  /// The operations that read a value, if each is such a convolution of it and reads it once; else an empty list.
   std::vector<int> convolutions_of(int value) const;
-  /// What one of an image in eight bits solves, and of nothing else.
+  /// The problem of a convolution of an image in eight bits that has no other operand.
   std::optional<ConvProblem> of_codes(const Operation& op) const;
 
-  /// Whether a kernel runs it.
-  bool runs(const Operation& op) const { return runs_in_some_format(program_, op, options_); }
+  /// Whether a kernel takes an operation and pays.
+  bool has_paying_kernel(const Operation& op) const { return pays_in_some_format(program_, op, options_); }
 
   /// A value of f32 that no operation computes yet.
   int new_value(std::string name, const Shape& shape, Tensor constant = {});
-  /// An operation that computes a new value of that shape; both are called so.
+  /// An operation that computes a new value of that shape. Operation and value get the name.
   Operation operation_of(const std::string& name, std::shared_ptr<const Module> module, std::vector<int> inputs,
                          const Shape& shape);
-  /// Whether those that read a value count its elements only.
+  /// Whether all readers of a value would do the same if it had another shape of as many elements.
   bool any_shape_is_read(int value) const;
-  /// A move of a value's elements, as one of what that was moved from, if it was.
+  /// A move of a value's elements and what it reads: if a move computes the value, both moves as one, of what the first
+  /// one reads; else the move as it is, and the value.
   std::pair<MoveProblem, int> composed_move(int value, MoveProblem problem) const;
-  /// An operation that does so.
+  /// An operation that does what composed_move() says.
   Operation move_from(const std::string& name, int value, MoveProblem problem, const Shape& shape);
-  /// An operation that puts channels of zeros behind those of an image, so that it has so many.
+  /// An operation that puts channels of zeros behind those of an image, up to that number of channels.
   Operation with_zeros(int value, std::int64_t channels);
-  /// Another operation in the place of one. What nobody reads then reads nothing itself.
+  /// Puts `by` in the place of `op`. Operations that nobody reads any more are dropped.
   void replace(Operation& op, Operation by);
-  /// Another module, inputs and shape of what an operation gives.
+  /// Gives an operation another module, other inputs, and its output the shape `to`.
   void replace(Operation& op, std::shared_ptr<const Module> module, std::vector<int> inputs, const Shape& to);
-  /// An operation is not needed any more.
+  /// Takes an operation out, and with it those whose results nobody else reads.
   void drop(Operation& op);
-  /// `longer` in the place of `op`, which does what `parts` did as well; nothing, and false, if no kernel runs it.
+  /// Puts `longer`, which also does what `parts` do, in the place of `op`, and drops the parts. Does nothing and
+  /// returns false if no kernel takes `longer` and pays.
   bool join(Operation& op, Operation longer, const std::vector<Operation*>& parts);
   template <class Problem>
   bool join(Operation& op, std::vector<int> inputs, Problem problem, const std::vector<Operation*>& parts,
@@ -119,11 +123,11 @@ class Dataflow {
     longer.inputs = std::move(inputs), longer.second_output = second_output;
     return join(op, std::move(longer), parts);
   }
-  /// Whoever read `from` reads `to`, which is computed before them.
+  /// Makes all readers of `from` read `to`, which must be computed before them.
   void read_instead(int from, int to);
-  /// `op` is to run before `before`. What it computes.
+  /// Keeps `op` until `finish` puts it in front of `before`. Returns the value that `op` computes.
   int insert(const Operation& before, Operation op);
-  /// Puts in what was inserted, and takes out what nobody needs.
+  /// Puts the operations of `insert` into the Program, and takes out those without a module.
   void finish();
 
  protected:
@@ -142,7 +146,7 @@ class Dataflow {
   std::vector<std::pair<int, Operation>> inserted_;
 };
 
-/// `op` does what `part` did as well: their names.
+/// Adds the names of `part` to those that `op` was fused of.
 void take_names(Program::Operation& op, const Program::Operation& part);
 
 }  // namespace lamina::detail

@@ -1,8 +1,8 @@
 // Values that a network quantises and reads again: stored in the eight bits that they have in between.
 //
 // A file says x_q = QuantizeLinear(x) and y = DequantizeLinear(x_q). Here x is a value of u8 or i8 with a scale and a
-// zero point (Program::Value::quantization) which its producer writes and its readers read, as long as a kernel does;
-// neither op is left. Where none does, x stays f32, and the ops are computed as they stand.
+// zero point (Program::Value::quantization) which its producer writes and its readers read, and neither op is left. If
+// the producer or a reader has no kernel for that, x stays f32, and the ops are computed as they stand.
 
 #include <algorithm>
 #include <deque>
@@ -17,7 +17,8 @@
 namespace lamina::detail {
 namespace {
 
-/// The same memory: numbers as what they stand for, or the other way round.
+/// A view that turns raw whole numbers into codes, which stand for other numbers, or codes into raw numbers. The memory
+/// is the same.
 class Codes final : public ViewOfInput {
  public:
   std::string_view op() const override { return "codes"; }
@@ -48,7 +49,7 @@ class EightBits : Dataflow {
   }
 
  private:
-  /// What an operation quantises to, or from.
+  /// The type and codes that an operation quantises to or dequantises from.
   std::optional<QuantizationStep> codes_of(const Operation& op) const {
     auto found = op.module == nullptr || op.inputs.size() != 1 ? std::nullopt : quantization_of(*op.module);
     if (found && found->kind == QuantizationKind::dequantize) {
@@ -64,7 +65,8 @@ class EightBits : Dataflow {
     program_.value(value).quantization = quantization;
   }
 
-  /// The value of f32 beside an operation that quantises, as far as nobody is to see it as f32.
+  /// Marks the f32 value on one side of a quantising or dequantising operation as stored in codes, unless somebody is
+  /// to see it as f32.
   void mark(const Operation& op) {
     const auto step = codes_of(op);
     if (!step) return;
@@ -82,7 +84,7 @@ class EightBits : Dataflow {
     if (alike) set(value, step->dtype, step->codes);
   }
 
-  /// Until a kernel takes each operation that has such operands or such a result.
+  /// Takes marks back until every operation with an operand or a result in codes has a kernel that pays.
   void unmark_what_does_not_run() {
     std::deque<int> left;
     std::vector<bool> waits(program_.operations.size(), true);
@@ -100,7 +102,7 @@ class EightBits : Dataflow {
       left.pop_front(), waits[index(i)] = false;
       const Operation& op = operation(i);
       const bool coded = is_coded(op.output) || std::ranges::any_of(op.inputs, [&](int v) { return is_coded(v); });
-      if (op.module == nullptr || !coded || codes_of(op) || runs(op) || runs_on_rounded(op)) continue;
+      if (op.module == nullptr || !coded || codes_of(op) || has_paying_kernel(op) || pays_on_rounded(op)) continue;
       if (is_coded(op.output)) {
         unmark(op.output);
         continue;
@@ -111,8 +113,8 @@ class EightBits : Dataflow {
     }
   }
 
-  /// Whether an operation puts elements in other places and gives codes: then its operands may be rounded before as
-  /// well as its result after.
+  /// Whether an operation only puts elements in other places and gives codes. Then rounding its operands before it is
+  /// the same as rounding its result after it.
   bool passes_on(const Operation& op) const {
     return is_coded(op.output) && !op.view && (problem_of<ConcatProblem>(op) || problem_of<MoveProblem>(op));
   }
@@ -120,8 +122,8 @@ class EightBits : Dataflow {
     const Program::Value &operand = program_.value(input), &result = program_.value(op.output);
     return operand.format.dtype == result.format.dtype && operand.quantization == result.quantization;
   }
-  /// Whether a kernel takes an operation whose operands have the result's codes.
-  bool runs_on_rounded(const Operation& op) {
+  /// Whether a kernel takes an operation, and pays, once its operands have the result's codes.
+  bool pays_on_rounded(const Operation& op) {
     if (!passes_on(op)) return false;
     std::vector<std::pair<DType, Quantization>> before;
     for (const int input : op.inputs) {
@@ -130,12 +132,12 @@ class EightBits : Dataflow {
     for (const int input : op.inputs) {
       set(input, program_.value(op.output).format.dtype, program_.value(op.output).quantization);
     }
-    const bool result = runs(op);
+    const bool result = has_paying_kernel(op);
     for (std::size_t i = 0; i < before.size(); ++i) set(op.inputs[i], before[i].first, before[i].second);
     return result;
   }
 
-  /// A value in codes that is rounded, by an operation of that name, before `op` runs.
+  /// Inserts an operation of that name before `op`, which rounds `value` to these codes. Returns the rounded value.
   int rounded_before(const Operation& op, std::string name, int value, DType dtype, Quantization codes) {
     Operation rounding =
         operation_of(program_.value(value).name, std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}}),
@@ -161,13 +163,14 @@ class EightBits : Dataflow {
     if (!rounded.empty()) replace(op, std::move(longer));
   }
 
-  /// Whether it reads raw codes as what they stand for, and gives a value in these codes.
+  /// Whether a reader of raw codes dequantises them, and its result is stored in these same codes.
   bool reads_codes(int reader, const QuantizationStep& step) const {
     const auto other = reader == none ? std::nullopt : codes_of(operation(reader));
     return other && is_coded(operation(reader).output) && other->codes == step.codes;
   }
 
-  /// Whoever reads what was quantised as what it stands for reads the value itself, or one that is rounded so.
+  /// Where a quantised value is dequantised again, the readers read the value itself, which is stored in codes, or one
+  /// that is rounded to them.
   void join(Operation& op) {
     const auto step = codes_of(op);
     if (!step || step->kind != QuantizationKind::quantize) return;
@@ -188,8 +191,8 @@ class EightBits : Dataflow {
     replace(op, std::move(view));
   }
 
-  /// What puts codes in another order for those who read what they stand for moves the value instead, whose layout the
-  /// plan settles.
+  /// A move of raw codes whose readers all dequantise them becomes a move of the value, of which the plan may choose
+  /// the layout.
   void move_codes(int raw, int codes, const QuantizationStep& step) {
     for (const int reader : std::vector<int>(readers(raw).begin(), readers(raw).end())) {
       if (reader == none || !problem_of<MoveProblem>(operation(reader))) continue;
@@ -199,7 +202,7 @@ class EightBits : Dataflow {
       if (!alike || moved.view || shape(moved.output).numel() != shape(codes).numel()) continue;
       moved.inputs = {codes};
       set(moved.output, step.dtype, step.codes);
-      if (!runs(moved)) {
+      if (!has_paying_kernel(moved)) {
         set(moved.output, step.dtype, {});
         continue;
       }
@@ -209,7 +212,8 @@ class EightBits : Dataflow {
     }
   }
 
-  /// What is left of those that undo it: nothing, or, if f32 is wanted, what reads the value as it is stored.
+  /// A dequantising operation becomes a view of the stored value or, if f32 is wanted, an operation that reads the
+  /// stored value.
   void read(Operation& op) {
     const auto step = codes_of(op);
     if (!step || step->kind != QuantizationKind::dequantize) return;
@@ -220,12 +224,12 @@ class EightBits : Dataflow {
       const Operation* const raw = computes(op.inputs[0]);
       if (raw == nullptr || !raw->view || program_.value(raw->inputs[0]).quantization != step->codes) return;
       other.module = std::make_shared<Elementwise>(PointwiseChain{{Pointwise::identity}}), other.inputs = raw->inputs;
-      if (!runs(other)) return;
+      if (!has_paying_kernel(other)) return;
     }
     replace(op, std::move(other));
   }
 
-  std::vector<bool> kept_;  // by value: somebody is to see it as it is
+  std::vector<bool> kept_;  // by value: an output, or kept for the caller, so its type may not change
 };
 
 }  // namespace

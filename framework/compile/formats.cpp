@@ -1,9 +1,10 @@
 // Formats: how every activation is stored, so that few have to be converted.
 //
 // Backwards, each value learns the format that the first of its readers to whom it matters would like best, given what
-// that reader's own readers would like. Forwards, each operation picks the formats that convert the fewest bytes: of
-// its operands as they now are, and of its result if it is not as wished; of equals, the fewest of its operands, for
-// its readers may yet take what was not wished.
+// that reader's own readers would like. Forwards, each operation picks the formats for which the fewest bytes are
+// converted: of its operands, from the formats that they now have, and of its result, to the format that was wished.
+// Among equals it picks those for which the fewest bytes of operands are converted, because a reader may yet take the
+// result as it is.
 
 #include <algorithm>
 #include <limits>
@@ -48,22 +49,22 @@ class Negotiator {
   using Operation = Program::Operation;
 
   std::vector<Format> formats_of(int value) const { return formats(program_.value(value), options_); }
-  /// In which an operation may store what it computes, of some.
+  /// Those of `some` in which an operation may store its result: f32 alone if the result must stay f32.
   std::vector<Format> as_kept(const Operation& op, std::vector<Format> some) const {
     if (program_.value(op.output).keeps_f32) std::erase_if(some, [](Format f) { return f.dtype != DType::f32; });
     return some;
   }
   std::vector<Format> output_formats(const Operation& op) const { return as_kept(op, formats_of(op.output)); }
-  /// How the caller wants an output.
+  /// The format in which the caller wants an output.
   Format as_asked(int value) const { return format_of_input(program_.value(value), options_.output_format); }
-  /// As `Plan::activation` shows it.
+  /// The value in plain nchw, as `Plan::activation` shows it.
   int plain(int value) { return in_format(value, {.dtype = program_.value(value).format.dtype}); }
 
-  /// The formats that the operation's operands of f32 may agree on: those of the one that has the most choice, an image
-  /// if there is one. What is of another type has its one format.
+  /// The formats that the operation's operands of f32 may agree on: those of the operand with the most choice, which is
+  /// an image if there is one. Operands of other types have one format each.
   std::vector<Format> input_formats(const Operation& op) const {
     std::vector<Format> most;
-    bool of_floats = false;  // which decide, beside others in eight bits, where they are not known
+    bool of_floats = false;  // operands of f32 decide, unless they are constants beside codes
     const bool of_codes =
         std::ranges::any_of(op.inputs, [&](int input) { return program_.value(input).quantization.defined(); });
     for (const int input : op.inputs) {
@@ -95,8 +96,8 @@ class Negotiator {
     if (!any) fail("compile: photos: expected a graph with an input [N, 3, H, W], this one has ", found);
   }
 
-  /// How each value would be stored if nobody wished for anything: as what computes it does best, from operands that
-  /// are stored so too.
+  /// The layout in which each value would be stored if no reader wished for anything: the best one for the operation
+  /// that computes it, given the natural layouts of its operands.
   void find_natural() {
     for (const int input : program_.inputs) natural(input) = as_given(input).layout;
     for (const Operation& op : program_.operations) natural(op.output) = natural_of(op).layout;
@@ -112,19 +113,19 @@ class Negotiator {
       if (op.module->keeps_order(views.with(input, output))) return output;
     }
     for (const Format output : is_product(op) ? outputs : likely) {
-      if (std::ranges::any_of(inputs, [&](Format from) { return views.are_taken(from, output); })) return output;
+      if (std::ranges::any_of(inputs, [&](Format from) { return views.pay(from, output); })) return output;
     }
     return outputs.back();
   }
 
-  /// Whose kernels have a layout that they like; others take any.
+  /// Kernels of products prefer a layout; others take any.
   bool is_product(const Operation& op) const {
     std::vector<Shape> shapes;
     for (const int input : op.inputs) shapes.push_back(program_.value(input).shape);
     return op.module->flops(shapes) > 0;
   }
 
-  /// The first of some formats of an operation's operands in the layout that the largest of them has by nature.
+  /// Of some formats for an operation's operands, the first in the natural layout of the largest operand.
   Format in_natural_layout(const Operation& op, const std::vector<Format>& some) {
     const auto elements = [&](int input) {
       const Program::Value& value = program_.value(input);
@@ -148,16 +149,17 @@ class Negotiator {
     }
   }
 
-  /// Whether the operation gives that from operands of any format, and moves nothing for that.
+  /// Whether the operation gives `output` from operands of any format without moving further bytes.
   bool takes_any(const Operation& op, Format output) {
     PreparedViews views(program_, op, options_);
     return std::ranges::all_of(input_formats(op), [&](Format input) {
-      return views.are_taken(input, output) && op.module->extra_bytes(views.preparation) == 0;
+      return views.pay(input, output) && op.module->extra_bytes(views.preparation) == 0;
     });
   }
 
-  /// The first format, in order of preference, from which the operation gives what is wished of it, moving the fewest
-  /// bytes beside; else the first that it takes at all. To one that takes any, operands come as they are by nature.
+  /// The operand format that suits the operation best: the first from which it gives the wished result and moves the
+  /// fewest further bytes; if there is none, the first that it takes at all. An operation that takes any format, and is
+  /// no product, gets its operands in their natural layout.
   Format best_input(const Operation& op, bool takes_any) {
     PreparedViews views(program_, op, options_);
     const std::vector<Format> inputs = input_formats(op);
@@ -169,7 +171,7 @@ class Negotiator {
     const Format* best = nullptr;
     std::size_t least = 0;
     for (const Format& input : inputs) {
-      if (!views.are_taken(input, wish)) continue;
+      if (!views.pay(input, wish)) continue;
       const std::size_t extra = op.module->extra_bytes(views.preparation);
       if (extra == 0) return input;
       if (best == nullptr || extra < least) best = &input, least = extra;
@@ -177,7 +179,7 @@ class Negotiator {
     if (best != nullptr) return *best;
     for (const Format input : inputs) {
       for (const Format output : output_formats(op)) {
-        if (views.are_taken(input, output)) return input;
+        if (views.pay(input, output)) return input;
       }
     }
     return inputs.back();
@@ -193,14 +195,15 @@ class Negotiator {
         const std::size_t before = converted_operands(op, input);
         std::size_t cost = before + converted(program_.value(op.output).shape, output, wished(op.output));
         cost += op.module->extra_bytes(views.with(input, output));
-        if (std::pair(cost, before) >= least || !views.are_taken(input, output)) continue;
+        if (std::pair(cost, before) >= least || !views.pay(input, output)) continue;
         least = {cost, before};
         op.input_format = input;
         best_output = output;
       }
     }
     if (!op.view && op.module->keeps_order(views.with(op.input_format, best_output))) op.view = true;
-    // If nothing takes any format, preparing it in the one that modules always take says why.
+    // If the module takes no format, `prepare` in plain f32, which modules always have to take, throws the Error that
+    // says why.
     for (int& input : op.inputs) input = in_format(input, format_of_input(program_.value(input), op.input_format));
     settled_.value(op.output).format = best_output;
     if (op.second_output >= 0) settled_.value(op.second_output).format = best_output;
@@ -218,7 +221,8 @@ class Negotiator {
     for (const int value : op.inputs) {
       const Program::Value& source = settled_.value(value);
       if (source.constant.defined()) continue;  // converted now, not in each run
-      // The first layer's kernel is not to depend on where its input comes from, nor are its bits.
+      // Photos count as plain f32: the first layer's kernel, and so its bits, must not depend on where its input comes
+      // from.
       const Format from = is_photo(source) ? Format{} : source.format;
       bytes += converted(source.shape, from, format_of_input(program_.value(value), format));
     }
@@ -256,7 +260,7 @@ class Negotiator {
   std::vector<Layout> natural_;  // by value
   std::vector<Format> wished_;   // by value
   Program settled_;
-  std::multimap<int, int> conversions_;  // values, from and to
+  std::multimap<int, int> conversions_;  // from a value to its conversions
   const std::shared_ptr<const Module> conversion_ = std::make_shared<Conversion>();
   std::shared_ptr<const Module> normalization_;  // of photos
 };

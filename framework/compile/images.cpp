@@ -1,8 +1,10 @@
-// Which outputs of a Plan have an image's numbers in a row of their own, so that it may be given fewer images.
+// Which outputs of a Plan hold each image's numbers apart from other images', in one piece, so that the Plan may be
+// given fewer images.
 //
-// The elements of a value are numbered in row-major order, whatever its shape. It is apart if element e is image
-// e / inner % batch's own; then `inner` says all of it, also behind views and moves that put images elsewhere than in
-// front. What is not known to keep images apart mixes them.
+// The elements of a value are numbered in row-major order, whatever its shape. A value keeps images apart if, for some
+// number `inner`, its element e depends on image e / inner % batch alone. That number is all that has to be known, even
+// where views and moves have put the images elsewhere than in front. An operation that is not known to keep images
+// apart is taken to mix them.
 
 #include <algorithm>
 
@@ -15,7 +17,8 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::int64_t same = 0, mixed = -1;  // of all images, or of several, in place of `inner`
+/// In place of `inner`: no element depends on an image; elements depend on several images.
+constexpr std::int64_t same = 0, mixed = -1;
 
 std::int64_t count(const Shape& shape, int first) {
   const auto rank = static_cast<int>(shape.rank());
@@ -93,7 +96,7 @@ class ImagesApart : Dataflow {
     if (const auto grid = problem_of<GridSampleProblem>(op)) return grid->bins ? mixed : in_front(op);
     if (problem_of<AttentionProblem>(op)) return in_front(op);
     if (problem_of<RecurrentProblem>(op)) return of_steps(op);
-    // A layer of the user's computes images in front.
+    // A layer of the user's is taken to keep images apart that are in front.
     const bool ours = dynamic_cast<const OnCpu*>(op.module.get()) != nullptr || is_any_problem(op);
     return ours || to.rank() == 0 || to[0] != batch_ ? mixed : in_front(op);
   }
@@ -111,12 +114,13 @@ class ImagesApart : Dataflow {
 
   static std::int64_t both(std::int64_t a, std::int64_t b) { return a == same || a == b ? b : b == same ? a : mixed; }
 
-  /// Each so many elements give so many others.
+  /// `inner` of a result of which each `to` elements are made of `from` elements of the operand.
   static std::int64_t blocks(std::int64_t inner, std::int64_t from, std::int64_t to) {
     return inner % from == 0 ? inner / from * to : mixed;
   }
 
-  /// What is along a dimension goes together, and has that extent then; 0: the one that it had.
+  /// `inner` of a result whose elements depend on all elements along a dimension, which has extent `to` then; 0: the
+  /// extent that it had.
   std::int64_t along(const Shape& shape, int dim, std::int64_t to, std::int64_t inner) const {
     if (inner <= 0) return inner;
     const int d = dim < 0 ? dim + static_cast<int>(shape.rank()) : dim;
@@ -134,13 +138,14 @@ class ImagesApart : Dataflow {
     return axes;
   }
 
-  /// Elements in other places: one axis steps from image to image, all others stay within each.
+  /// `inner` of what a move writes: one axis may step from image to image, and all others must stay within an image.
   std::int64_t moved(const std::vector<MoveProblem::Axis>& axes, std::int64_t inner) const {
     if (inner <= 0) return inner;
     std::int64_t result = mixed, behind = 1, within = 0;
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
       const std::int64_t stride = axis->stride, last = (axis->extent - 1) * stride;
-      std::int64_t most = 0, of_one = 0;  // offset within an image; places of each along the axis, 0: it stays in one
+      std::int64_t most = 0, of_one = 0;  // largest offset within an image; how many places along the axis each image
+                                          // has, 0: the axis stays in one image
       if (axis->offsets.empty()) {
         if (stride < 0) return mixed;
         if (last < inner) {
@@ -166,7 +171,7 @@ class ImagesApart : Dataflow {
     return within < inner ? result : mixed;
   }
 
-  /// Images of the operands are in front, or these are the same for all; so are those of the output.
+  /// `inner` of a result with images in front, of operands that have them in front too or do not depend on images.
   std::int64_t in_front(const Operation& op) const {
     for (const int input : op.inputs) {
       const std::int64_t inner = inner_[index(input)];
@@ -180,7 +185,7 @@ class ImagesApart : Dataflow {
     const Shape& to = shape(op.output);
     const std::int64_t size = to[-1] * to[-2];
     std::int64_t result = same;
-    bool whole = true;  // matrices are of one image each
+    bool whole = true;  // each matrix depends on one image alone
     for (const int input : op.inputs) {
       Shape of_matrices = shape(input), all = to;
       const std::int64_t matrix = of_matrices[-1] * of_matrices[-2], inner = inner_[index(input)];
@@ -189,7 +194,7 @@ class ImagesApart : Dataflow {
       if (whole) result = both(result, moved(broadcast(of_matrices, all), inner / matrix));
     }
     if (whole) return result > 0 ? result * size : result;
-    const Shape& a = shape(op.inputs[0]);  // rows of images, times what all have
+    const Shape& a = shape(op.inputs[0]);  // each row depends on one image, and the other operand on none
     const bool rows =
         !problem.transpose_a && inner_[index(op.inputs[1])] == same && a.numel() / a[-1] == to.numel() / to[-1];
     return rows ? blocks(inner_[index(op.inputs[0])], a[-1], to[-1]) : mixed;
@@ -207,12 +212,12 @@ class ImagesApart : Dataflow {
       return both(along(from, dim, to[dim], of_input), along(places, dim, 0, of_places));
     }
     if (problem.kind == GatherKind::take && of_places == same) return along(from, dim, places.numel(), of_input);
-    const std::int64_t one = problem.kind == GatherKind::take ? 1 : places[-1];  // numbers that say a place
+    const std::int64_t one = problem.kind == GatherKind::take ? 1 : places[-1];  // how many numbers say one place
     const bool shared = of_input == same && (problem.kind == GatherKind::nd || dim == 0);
     return shared ? blocks(of_places, one, to.numel() / (places.numel() / one)) : mixed;
   }
 
-  /// [T, N, ...], of which images are N.
+  /// `inner` of a recurrent layer's result [T, N, ...]: the images are along N.
   std::int64_t of_steps(const Operation& op) const {
     const Shape& to = shape(op.output);
     const std::int64_t images = shape(op.inputs[0])[1];

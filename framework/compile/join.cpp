@@ -1,7 +1,8 @@
-// Concatenation in place: what is joined along the channels is written straight to where it is joined.
+// Concatenation in place: operands that are joined along the channels are written straight into the joined value.
 //
-// From the last to the first, so that what is joined twice lands in the larger result, and a result whose operands lie
-// side by side in a larger one already, as in a dense block, is a slice of that.
+// Concatenations are visited from the last to the first. So a value that is joined twice lands in the larger result;
+// and if the operands of a concatenation lie side by side in a larger value already, as in a dense block, its result is
+// a slice of that value.
 
 #include <algorithm>
 
@@ -10,7 +11,8 @@
 namespace lamina::detail {
 namespace {
 
-// What reads and writes a value, and what is joined at once: all of them are asked about each other.
+// At most so many operations may use a value, and so many operands may be joined: the work grows with the product of
+// both.
 constexpr std::size_t max_users = 256;
 
 class Joiner : Dataflow {
@@ -66,7 +68,8 @@ class Joiner : Dataflow {
     place(op.output, first.whole, first.first_channel);
   }
 
-  /// Makes a value a slice if its format is that of the whole, and all that write and read it can.
+  /// Makes a value a slice of the whole if both have one format, and if all operations that write and read it can work
+  /// on a slice.
   void place(int value, int whole, std::int64_t channel) {
     Program::Value& v = program_.value(value);
     const std::multiset<int>& users = readers(value);
@@ -74,8 +77,8 @@ class Joiner : Dataflow {
       return;
     v.whole = whole;
     v.first_channel = channel;
-    const auto runs = [&](int user) { return runs_in_place(program_, operation(user), options_); };
-    if (runs(producer(value)) && std::ranges::all_of(users, runs)) return;
+    const auto pays = [&](int user) { return pays_in_place(program_, operation(user), options_); };
+    if (pays(producer(value)) && std::ranges::all_of(users, pays)) return;
     v.whole = none;
     v.first_channel = 0;
   }

@@ -8,7 +8,7 @@
 namespace lamina::detail {
 namespace {
 
-/// Whether each node is needed for the outputs, or given by the caller.
+/// By node: whether the outputs need it, or the caller gives it.
 std::vector<bool> needed(const Resolved& resolved, bool all) {
   const auto index = [](int i) { return static_cast<std::size_t>(i); };
   std::vector<bool> result(index(resolved.network.size()), all);

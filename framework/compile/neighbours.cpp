@@ -1,4 +1,4 @@
-// Operations that do not need each other, side by side: a GPU runs those of them at the same time that can.
+// Puts operations that do not need each other side by side, so that a GPU can run them at the same time.
 
 #include <algorithm>
 #include <deque>
@@ -31,8 +31,8 @@ class Gatherer {
  private:
   using Operation = Program::Operation;
 
-  /// Operations that stand side by side at most, and that are looked at beyond the first: what comes early is kept
-  /// long.
+  /// How many operations stand side by side at most, and how many are looked at beyond the first one. More would
+  /// compute results early, which then take memory for long.
   static constexpr std::size_t most = 8, reach = 16;
 
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
@@ -52,7 +52,7 @@ class Gatherer {
     left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(place));
   }
 
-  /// Views of what is there are there too.
+  /// Views of a value that is computed are computed too.
   void take_views() {
     for (std::size_t i = 0; i < std::min(left_.size(), reach);) {
       if (!left_[i].view || !is_ready(left_[i])) {
@@ -79,8 +79,8 @@ class Gatherer {
   }
 
   Program& program_;
-  std::deque<Operation> left_;  // of which the first go
-  std::vector<int> waits_for_;  // by value: operations that write it and are left
+  std::deque<Operation> left_;  // the first ones are taken out
+  std::vector<int> waits_for_;  // by value: how many operations that write it are left
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a GPU has no kernel for: unique rows, branches and loops that a run decides, types that it does not compute in,
-// modules of the user's.
+// Operations that have no kernel on a GPU are computed on the host: unique rows, branches and loops that a run decides,
+// types that a GPU's kernels do not compute in, modules of the user's.
 
 #include "lamina/compile/on_host.h"
 
@@ -32,7 +32,7 @@ class OnHost final : public Operator {
     for (const View& view : p.outputs) outputs_.push_back(memory(view));
     if (!DryRun::active()) workspace_.resize(op_->workspace_bytes());
   }
-  /// A call may still be enqueued.
+  /// Waits: a call that uses this object may still be enqueued.
   ~OnHost() override {
     if (ran_) cuda::wait_for_all(device_);
   }
@@ -57,7 +57,8 @@ class OnHost final : public Operator {
   }
 
  private:
-  /// What fails leaves zeros, which what is enqueued behind it can be computed of: the run throws once that is done.
+  /// If the operator fails, its outputs become zeros, so that the steps already enqueued behind it can go on; the run
+  /// throws once they are done.
   static void compute(void* step) {
     const auto& self = *static_cast<const OnHost*>(step);
     try {
@@ -74,7 +75,7 @@ class OnHost final : public Operator {
   std::vector<bool> comes_down_;
   mutable std::vector<std::byte> workspace_;
   mutable ThreadPool pool_ = ThreadPool(1);
-  mutable std::exception_ptr fault_;  // looked at where nothing is enqueued
+  mutable std::exception_ptr fault_;  // only looked at while nothing is enqueued
   mutable bool ran_ = false;
 };
 
@@ -83,14 +84,14 @@ class OnHost final : public Operator {
 std::unique_ptr<Operator> on_host(const Module& module, const Preparation& preparation,
                                   std::span<const Tensor> constants) {
   Preparation host = preparation;
-  host.algorithm = {};  // a convolution that was asked for is not another one, nor on another device
-  if (!host.device.device.is_cuda() || module.runs(host)) return nullptr;
+  host.algorithm = {};  // a kernel that was asked for by name is neither replaced by another nor looked for on the host
+  if (!host.device.device.is_cuda() || module.takes(host)) return nullptr;
   if (host.has_slices() || host.has_strides()) return nullptr;  // what is copied has no gaps
-  host.finding = nullptr;                                       // which is of the GPU
+  host.finding = nullptr;                                       // what it holds was found for the GPU
   host.device = describe_cpu();
   host.precision = Precision::fp32;
   host.threads = ThreadPool::default_threads();  // for plans inside it, which have a pool; others get one thread
-  if (!module.runs(host)) return nullptr;
+  if (!module.takes(host)) return nullptr;
   return std::make_unique<OnHost>(module.prepare(host), preparation, constants);
 }
 

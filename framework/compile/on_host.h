@@ -7,8 +7,8 @@
 
 namespace lamina::detail {
 
-/// Of a module that has no kernel on the GPU, and one on a CPU, an operator of the GPU that computes on the host as a
-/// CPU does; null of others. `constants` has those of the operands that are known, others are undefined there.
+/// If a module has no kernel on the GPU but one on a CPU: an operator for the GPU's plan that computes on the host.
+/// Else null. `constants`: by operand, its elements if they are known; else undefined.
 std::unique_ptr<Operator> on_host(const Module& module, const Preparation& preparation,
                                   std::span<const Tensor> constants);
 

@@ -1,5 +1,5 @@
-// The passes, in order, as data. A pass says what it relies on, what it leaves behind and what is no longer so after
-// it; that each has what it needs, with fusion and without, is checked when this is compiled.
+// The passes, in order, as data. Each says which facts it needs, which it gives and which it ends. A static_assert
+// checks that each finds what it needs, with fusion and without.
 
 #include "lamina/compile/passes.h"
 
@@ -14,17 +14,17 @@ namespace {
 /// Facts about a Compilation.
 enum : unsigned {
   single = 1u << 0,     // each operation is one module of the network
-  plain = 1u << 1,      // values are f32 nchw, or of a type of their own
-  unplaced = 1u << 2,   // values have no memory yet: operations may be moved, values may lie in others
-  folded = 1u << 3,     // functions are part of what computes their operands
-  attention = 1u << 4,  // is one operation
-  few_rows = 1u << 5,   // what nobody reads of what is computed row by row is not computed
-  live_taps = 1u << 6,  // convolutions have no taps but those that see an image
-  sums = 1u << 7,       // of two convolutions are one operation
-  formats = 1u << 8,    // every value has its own
-  slices = 1u << 9,     // what is joined lies where it is joined
-  buffers = 1u << 10,   // every value has one
-  steps = 1u << 11,     // every operation has its operator
+  plain = 1u << 1,      // values are nchw, of f32 or of a type of their own
+  unplaced = 1u << 2,   // values have no memory yet: they may still lie in others, operations may change places
+  folded = 1u << 3,     // elementwise functions are part of the operation that computes their operand
+  attention = 1u << 4,  // attention is one operation, not its steps
+  few_rows = 1u << 5,   // rows that nobody reads are not computed
+  live_taps = 1u << 6,  // convolutions have no taps that see nothing but padding
+  sums = 1u << 7,       // two convolutions whose results are added are one operation
+  formats = 1u << 8,    // every value has its final format
+  slices = 1u << 9,     // concatenated values lie in the concatenation
+  buffers = 1u << 10,   // every value has a buffer
+  steps = 1u << 11,     // every operation is a step with an operator
 };
 
 void resolve_graph(Compilation& c) {
@@ -123,7 +123,7 @@ std::size_t steps_of(const Program& program) {
   return static_cast<std::size_t>(std::ranges::count_if(program.operations, is_step));
 }
 
-/// Takes all passes without taking memory on a GPU; `after` is told of each.
+/// Runs all passes without taking memory on a GPU; `after` is called after each.
 template <class After>
 void compile_dry(const Graph& graph, const CompileOptions& options, std::vector<KernelText>* texts,
                  const After& after) {

@@ -20,17 +20,17 @@ struct KernelText {
   std::vector<std::string> steps;
 };
 
-/// A Graph on its way to a Plan, and what is known of it so far.
+/// A Graph on its way to a Plan, with everything that the passes have made of it so far.
 struct Compilation {
   const Graph& graph;
-  Release release;  ///< told of the graph's modules that are not needed any more
+  Release release;  ///< is told which of the graph's modules are not needed any more
   PlanConstants constants = {};
   std::unique_ptr<Plan::Impl> plan = std::make_unique<Plan::Impl>();
   Program program = {};
   std::vector<int> buffers = {};        ///< by value
   std::vector<std::size_t> homed = {};  ///< buffers that live in the arena
   Arena arena = {};
-  std::vector<KernelText>* texts = nullptr;  ///< in a dry run: where they are wanted
+  std::vector<KernelText>* texts = nullptr;  ///< in a dry run: where to put the texts, if they are wanted
 
   std::size_t buffer_of(int value) const { return static_cast<std::size_t>(buffers[static_cast<std::size_t>(value)]); }
 };
@@ -47,10 +47,10 @@ struct Pass {
 /// All of them, in order.
 std::span<const Pass> passes();
 
-/// Takes all passes, but those that fuse where the options say so; `after` is told of each that was taken.
+/// Runs all passes; those that fuse are left out if the options say so. `after` is called after each one that ran.
 void take_passes(Compilation& compilation, const std::function<void(const Pass&)>& after = {});
 
-/// The table of passes; with how many steps a graph has before and after each of those that it takes.
+/// The table of passes as text; for a graph, also how many steps it has before and after each pass that runs.
 LAMINA_API std::string describe_passes();
 LAMINA_API std::string describe_passes(const Graph& graph, const CompileOptions& options);
 
@@ -61,7 +61,7 @@ LAMINA_API std::vector<KernelText> kernel_texts(const Graph& graph, const Compil
 void assign_buffers(Compilation& compilation);
 /// Makes each operation a step, with its operator.
 void prepare_steps(Compilation& compilation);
-/// Settles which steps run at the same time as the one before.
+/// Settles which steps may run at the same time as the step before them.
 void settle_neighbours(Compilation& compilation);
 /// Gives each buffer its place in the arena.
 void place_buffers(Compilation& compilation);

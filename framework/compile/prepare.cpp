@@ -56,7 +56,7 @@ std::unique_ptr<Operator> prepare_step(const Compilation& c, const Operation& op
 
 void prepare_steps(Compilation& c) {
   Plan::Impl* const plan = c.plan.get();
-  (void)c.constants.bytes_of_step();  // of what is in use without a step
+  (void)c.constants.bytes_of_step();  // what is in use already counts for no step
   for (Operation& op : c.program.operations) {
     if (op.view) continue;
     heed_stop(plan->options.stop, "compile");
@@ -86,9 +86,9 @@ void prepare_steps(Compilation& c) {
     if (op.second_output != none) use(c, op.second_output, number, -2);
     plan->steps.push_back(std::move(step));
     const std::size_t of_module = parameter_bytes(*op.module), own = plan->steps.back().op->parameter_bytes();
-    op.module.reset();  // and with it weights of its own that were packed: or all of them would be there twice
+    op.module.reset();  // frees weights that only it holds: they are packed now, and would be there twice
     const std::size_t asked = c.constants.bytes_of_step();
-    const bool in_place = asked + own == 0;  // by an operator that asks for nothing, of a module of the user's
+    const bool in_place = asked + own == 0;  // as a module of the user's does whose operator asks for nothing
     plan->steps.back().bytes += in_place ? of_module : asked + own;
     plan->memory.parameters += in_place && c.release && plan->options.device.is_cpu() ? of_module : own;
   }
@@ -101,8 +101,8 @@ void prepare_steps(Compilation& c) {
   for (const auto& bytes : plan->constants) plan->memory.parameters += *bytes;
 }
 
-/// A step beside another is launched when that one begins, not before; for a product this takes longer than to wait
-/// for the end of one other.
+/// A step beside another is launched when the other begins, not earlier. For a product that costs more than waiting
+/// until a single other step ends.
 void settle_neighbours(Compilation& compilation) {
   std::vector<Plan::Impl::Step>& steps = compilation.plan->steps;
   for (std::size_t i = 1; i < steps.size(); ++i) {

@@ -1,4 +1,4 @@
-// How an operation's operands and result lie in memory, as its kernels are asked about them.
+// How an operation's operands and results lie in memory: what its kernels are asked about.
 
 #include <deque>
 #include <numeric>
@@ -15,11 +15,11 @@ namespace lamina::detail {
 struct Answers {
   struct Answer {
     std::vector<View> inputs, outputs;
-    bool taken = false;
+    bool pays = false;
     Finding finding = {};
   };
   std::weak_ptr<const Module> module;
-  std::deque<Answer> known = {};  // whose addresses stay
+  std::deque<Answer> known = {};  // a deque: addresses of its elements stay valid
 
   Answer* find(const PreparedViews& views) {
     for (Answer& answer : known) {
@@ -31,7 +31,8 @@ struct Answers {
 
 namespace {
 
-/// Of a view whose strides step through neighbouring channels of a larger nhwc image: how many that has; else 0.
+/// If a view's strides step through neighbouring channels of a larger nhwc image: how many channels that image has.
+/// Else 0.
 std::int64_t channels_of_slice(const View& view) {
   const bool pixels =
       view.format.layout == Layout::nhwc && view.shape.rank() == 4 && view.shape.numel() > view.shape[1];
@@ -58,7 +59,7 @@ PreparedViews::PreparedViews(const Program& program, const Program::Operation& o
         if (value.shape[d] > 1 && value.strides[d] != 1) step = std::gcd(step, static_cast<std::size_t>(bytes));
       }
       result.alignment = std::gcd(alignment, step);
-      if (const std::int64_t channels = channels_of_slice(result); channels > 0) {  // which more kernels know
+      if (const std::int64_t channels = channels_of_slice(result); channels > 0) {  // slices suit more kernels
         result.strides = {}, result.channels = channels;
       }
     } else if (value.whole >= 0) {
@@ -95,29 +96,29 @@ Preparation& PreparedViews::with(Format in, Format out) {
   return preparation;
 }
 
-bool PreparedViews::are_taken() {
+bool PreparedViews::pay() {
   std::shared_ptr<Answers>& answers = op_.answers;
   if (answers == nullptr || answers->module.lock() != op_.module) {
     answers = std::make_shared<Answers>(Answers{op_.module});
   }
-  if (const Answers::Answer* known = answers->find(*this)) return known->taken;
+  if (const Answers::Answer* known = answers->find(*this)) return known->pays;
   Answers::Answer& answer = answers->known.emplace_back(Answers::Answer{inputs, outputs});
   preparation.finding = &answer.finding;
-  return answer.taken = at_node(op_.name, [&] { return op_.module->takes(preparation); });
+  return answer.pays = at_node(op_.name, [&] { return op_.module->pays(preparation); });
 }
 
-bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+bool pays_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options) {
   PreparedViews views(program, op, options);
   for (const Format input : formats(program.value(op.inputs[0]), options)) {
     for (const Format output : formats(program.value(op.output), options)) {
-      if (views.are_taken(input, output)) return true;
+      if (views.pay(input, output)) return true;
     }
   }
   return false;
 }
 
-bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
-  return op.module->knows_gaps() && PreparedViews(program, op, options).are_taken();
+bool pays_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options) {
+  return op.module->knows_gaps() && PreparedViews(program, op, options).pay();
 }
 
 }  // namespace lamina::detail

@@ -24,12 +24,12 @@ struct Program {
     Shape shape;
     Format format;
     Tensor constant = {};            ///< on the CPU, in that format; undefined unless it is the same in every run
-    int whole = -1;                  ///< the value in whose memory this one lies; -1: in its own
-    std::int64_t first_channel = 0;  ///< of the channels of that image, of which this is a slice
-    Shape strides = {};              ///< or, if not of rank 0, how its elements lie there (View::strides)
-    std::int64_t first = 0;          ///< and which of its elements comes first
-    Quantization quantization = {};  ///< of whole numbers that stand for others
-    bool keeps_f32 = false;          ///< whatever the precision, as what reads it to compute another such value does
+    int whole = -1;                  ///< the value in whose memory this one lies; -1: it has memory of its own
+    std::int64_t first_channel = 0;  ///< of a slice of channels: which of the whole's channels is its first
+    Shape strides = {};              ///< or, if not of rank 0, how its elements lie in the whole (View::strides)
+    std::int64_t first = 0;          ///< of a value with strides: which element of the whole is the first here
+    Quantization quantization = {};  ///< scale and zero point, if these whole numbers stand for others
+    bool keeps_f32 = false;          ///< stays f32 in every precision: f16 may not hold it (keep_ranges)
   };
 
   struct Operation {
@@ -38,17 +38,17 @@ struct Program {
     std::shared_ptr<const Module> module;
     std::vector<int> inputs;  ///< values
     int output = -1;          ///< a value
-    int second_output = -1;   ///< a value that it computes besides, stored as the first is; -1: none
+    int second_output = -1;   ///< a further value that it computes, in the format of the first; -1: none
     bool view = false;        ///< the output is the input's memory
-    bool beside = false;      ///< neither it nor the operation before it needs the other, or other memory of it
+    bool beside = false;      ///< may run together with the operation before it: neither needs what the other writes
     Format input_format;      ///< of all inputs that have a choice
-    mutable std::shared_ptr<Answers> answers = {};  ///< of its module, which PreparedViews asks once
+    mutable std::shared_ptr<Answers> answers = {};  ///< what its module answered to PreparedViews, which asks once
   };
 
   std::vector<Value> values;
   std::vector<Operation> operations;
-  std::vector<int> inputs;                      ///< values of the graph's inputs
-  std::vector<int> outputs;                     ///< values of the graph's outputs, and behind them of their counts
+  std::vector<int> inputs;   ///< values of the graph's inputs
+  std::vector<int> outputs;  ///< values of the graph's outputs; behind them those of the outputs' counts
   std::vector<std::vector<int>> output_counts;  ///< Resolved::output_counts
   std::vector<std::string> output_names;
   std::vector<bool> input_batched, output_batched;  ///< the first extent is the batch
@@ -73,11 +73,11 @@ inline constexpr Format photo = {DType::u8, Layout::nhwc};
 /// Throws Error for options that do not fit the graph or the device; decides what they leave open.
 void settle_options(const Graph& graph, CompileOptions& options);
 
-/// The formats that a value may be stored in, the best first. Values of f32 are what the precision says; whole numbers
-/// that stand for others have a choice of layout, others have one format.
+/// The formats that a value may be stored in, the best first. Values of f32 have a choice of type, as the precision
+/// says, and of layout; whole numbers that stand for others have a choice of layout; all others have one format.
 std::vector<Format> formats(const Program::Value& value, const CompileOptions& options);
 
-/// The format in which an operation of `format` reads that value: a layout is for images, a precision for f32.
+/// What `format` is of that value: only images have its layout, and only values of f32 its type.
 Format format_of_input(const Program::Value& value, Format format);
 
 /// What an operation is prepared for, and the views that the Preparation looks at.
@@ -89,9 +89,10 @@ struct PreparedViews {
 
   /// Other formats of all inputs and of the results.
   Preparation& with(Format input, Format output);
-  /// Whether the operation's module takes them as they are. It is asked once; what it finds, its `prepare` is told.
-  bool are_taken();
-  bool are_taken(Format input, Format output) { return with(input, output), are_taken(); }
+  /// Whether the operation's module takes them as they are, and pays. It is asked once; its `prepare` is told what it
+  /// finds.
+  bool pay();
+  bool pay(Format input, Format output) { return with(input, output), pay(); }
 
   std::vector<View> inputs, outputs;
   Preparation preparation;
@@ -101,29 +102,29 @@ struct PreparedViews {
   std::vector<const Program::Value*> values_;  // of the inputs
 };
 
-/// Whether there is a kernel for an operation in some formats.
-bool runs_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options);
+/// Whether an operation has a kernel that pays, in some formats.
+bool pays_in_some_format(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
-/// Whether an operation can run with its operands and its result where they have been placed in other values.
-bool runs_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
+/// Whether an operation has a kernel that pays with its operands and its result where they lie now, in other values.
+bool pays_in_place(const Program& program, const Program::Operation& op, const CompileOptions& options);
 
-/// A value and an operation for each node of a network that somebody needs, none of them part of another yet; all
-/// values nchw and f32, or of the type that they have.
+/// A value and an operation for each node of a network that somebody needs. Nothing is fused yet, and all values are
+/// nchw, of f32 or of a type of their own.
 Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions& options);
 
-/// Takes back Program::output_batched of outputs whose images are not computed each by itself.
+/// Sets Program::output_batched to false for outputs that do not keep the images apart.
 void keep_images_apart(Program& program, const CompileOptions& options);
 
-/// Joins moves of elements that follow each other, also across what is done row by row between them.
+/// Joins moves of elements that follow each other, even if operations on single rows stand between them.
 void simplify_moves(Program& program, const CompileOptions& options);
 
 /// Lets convolutions pad the images that they read.
 void take_padding(Program& program, const CompileOptions& options);
 
-/// Puts one sum in the place of that of some channels which are joined with the others.
+/// Where some channels are added to and then joined with the rest, adds to all channels at once, zeros to the rest.
 void find_partial_sums(Program& program, const CompileOptions& options);
 
-/// Stores values of f32 in eight bits between what computes and what reads them so: what is quantised, and what was.
+/// Stores values that the network quantises in eight bits, where the kernels that compute and read them can do so.
 void store_eight_bits(Program& program, const CompileOptions& options);
 
 /// Puts one convolution in the place of linear branches of a value that are added.
@@ -132,7 +133,7 @@ void merge_branches(Program& program, const CompileOptions& options);
 /// Puts norms in the place of what exporters write for them.
 void find_norms(Program& program, const CompileOptions& options);
 
-/// Makes operations part of those before them, whose modules absorb theirs.
+/// Makes an operation part of the one before it, if that one's module absorbs its module.
 void fold(Program& program, const CompileOptions& options);
 
 /// Makes factors and summands of the channels in front of a convolution part of it.
@@ -147,13 +148,13 @@ void turn_token_layers(Program& program, const CompileOptions& options);
 /// Puts attention in the place of the operations that it is made of.
 void find_attention(Program& program, const CompileOptions& options);
 
-/// Lets products read matrices as they are that were turned for them alone.
+/// Where a matrix is transposed for one product alone, lets the product read it as it was.
 void take_turns(Program& program, const CompileOptions& options);
 
-/// Takes some rows of what is computed row by row before that, and not after.
+/// Where only some rows of a result are read, takes those rows before they are computed row by row, not after.
 void narrow_rows(Program& program, const CompileOptions& options);
 
-/// Computes attention of one row where but one is read of each image and head.
+/// Where only one row of each image and head is read of an attention, computes that row alone.
 void narrow_attention(Program& program, const CompileOptions& options);
 
 /// Leaves out the taps of convolutions that see nothing but padding.
@@ -165,18 +166,18 @@ void end_with_codes(Program& program, const CompileOptions& options);
 /// Puts one operation in the place of two convolutions that are added.
 void sum_convolutions(Program& program, const CompileOptions& options);
 
-/// Puts one operation in the place of a convolution and a depthwise one of its result.
+/// Puts one operation in the place of a convolution and a depthwise convolution of its result.
 void pair_convolutions(Program& program, const CompileOptions& options);
 
-/// Puts one operation in the place of a convolution of single pixels and one of several readers of its result, which
-/// narrows it.
+/// Puts one operation in the place of a convolution of single pixels, whose result has several readers, and that one of
+/// the readers which makes fewer channels of it.
 void narrow_wide_maps(Program& program, const CompileOptions& options);
 
 /// Puts one operation in the place of an image's means, two layers of them, and the image times what these give.
 void find_gates(Program& program, const CompileOptions& options);
 
-/// Gives products filters of zeros where kernels want more of them, and what is done to their results channel by
-/// channel as many channels.
+/// Gives products further filters of zeros, up to the number that kernels want, and gives operations that work on their
+/// results channel by channel as many channels.
 void fill_filters(Program& program, const CompileOptions& options);
 
 /// Marks values of f32 that f16 may not hold (Value::keeps_f32).
@@ -186,12 +187,12 @@ void keep_ranges(Program& program, const CompileOptions& options);
 /// of the graph are as the options say, inputs that options.photos speaks of are photos, kept values are f32 nchw.
 void settle_formats(Program& program, const CompileOptions& options);
 
-/// Makes what is joined along the channels slices of the result, where the kernels that write and read them can: they
-/// are not copied then. Formats must be settled.
+/// Makes values that are joined along the channels slices of the joined one, if the kernels that write and read them
+/// can work on slices: then nothing is copied. Formats must be settled.
 void join_in_place(Program& program, const CompileOptions& options);
 
-/// Makes what a move writes strided views of what it reads, or the other way round, where the kernels that read or
-/// write it can step so: nothing is moved then. Formats must be settled.
+/// Makes the result of a move a strided view of its operand, or the operand one of the result, if the kernels that read
+/// or write it can take such strides: then nothing is moved. Formats must be settled.
 void stride_in_place(Program& program, const CompileOptions& options);
 
 /// Puts one Map in the place of several, on a GPU. Formats and places must be settled.

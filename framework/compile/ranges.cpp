@@ -36,13 +36,13 @@ class Ranges : Dataflow {
   }
 
  private:
-  /// It is a product of two values that a run computes.
+  /// Whether the operation multiplies two values that a run computes.
   bool multiplies(const Operation& op) const {
     return problem_of<MatMulProblem>(op) &&
            std::ranges::none_of(op.inputs, [&](int input) { return program_.value(input).constant.defined(); });
   }
 
-  /// What comes is as large as what goes in, or larger.
+  /// Whether the operation's results may be as large as its operands, or larger.
   bool passes_on(const Operation& op) const {
     if (op.view || problem_of<MoveProblem>(op) || problem_of<ConcatProblem>(op)) return true;
     const auto functions = problem_of<PointwiseProblem>(op);
@@ -63,7 +63,7 @@ class Ranges : Dataflow {
            });
   }
 
-  /// This value, and what it is made of, from the first product on.
+  /// Marks this value, and the values that it is made of, back to the first product.
   void keep(int value) {
     for (std::vector<int> left = {value}; !left.empty();) {
       const int next = left.back();
@@ -75,7 +75,7 @@ class Ranges : Dataflow {
     }
   }
 
-  std::vector<int> factors_;  // of a value: how many products of what a run computes it has been through
+  std::vector<int> factors_;  // by value: how many such products it has been through
 };
 
 }  // namespace

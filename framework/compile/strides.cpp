@@ -1,6 +1,6 @@
-// Moves in place: what a move writes is read where it came from, or what it reads is written where it goes to, if the
-// kernels on the other side can step so. The move is no step then, nor is a concatenation whose parts are all written
-// where they are joined.
+// Moves in place: the readers of a move's result read the move's operand instead, with strides, or the operand is
+// written with strides straight into the result, if the kernels there can take such strides. Then the move is no step
+// any more. Neither is a concatenation all of whose parts are written straight into its result.
 
 #include <algorithm>
 
@@ -25,17 +25,17 @@ class Strider : Dataflow {
 
   void stride() {
     for (auto op = program_.operations.rbegin(); op != program_.operations.rend(); ++op) {  // larger results first
-      const auto problem = solves<ConcatProblem>(&*op);
+      const auto problem = solved_by<ConcatProblem>(&*op);
       if (problem) op->view = join(*op, problem->dim);
     }
     for (Operation& op : program_.operations) {
-      const auto problem = solves<MoveProblem>(&op);
+      const auto problem = solved_by<MoveProblem>(&op);
       if (problem) op.view = read_in_place(op, *problem) || write_in_place(op, *problem);
     }
   }
 
  private:
-  /// Whoever writes a part writes it where it is joined; all of them do, or none.
+  /// Lets each part of a concatenation be written straight into the result: all parts, or none.
   bool join(const Operation& concat, int dim) {
     const Program::Value result = program_.value(concat.output);
     if (result.whole != none && result.strides.rank() == 0) return false;
@@ -59,7 +59,7 @@ class Strider : Dataflow {
     return true;
   }
 
-  /// The value that lies in the whole now: the part, or what that is a view of.
+  /// Returns the value that lies in the whole now: the part, or the value that the part is a view of.
   int place_part(int part, int whole, const Strides& strides, std::int64_t first) {
     if (program_.value(part).format != program_.value(whole).format || shape(part).numel() == 0) return none;
     std::vector<MoveProblem::Axis> axes;
@@ -70,24 +70,24 @@ class Strider : Dataflow {
     while (readers(value).size() == 1 && computes(value) != nullptr && computes(value)->view) {
       value = computes(value)->inputs[0];
     }
-    // What is only converted is read where it was by the Map that reads the whole.
+    // A part that is only converted stays where it is: the Map that reads the whole will read it there.
     if (computes(value) == nullptr || readers(value).size() != 1 || problem_of<ConversionProblem>(*computes(value)))
       return none;
     const auto along = strides_along(std::move(axes), view(value));
     return along && place(value, {whole, 0, *along, first}, {producer(value)}) ? value : none;
   }
 
-  /// Whoever reads what the move writes reads what it reads.
+  /// Lets the readers of the move's result read the move's operand with strides.
   bool read_in_place(const Operation& move, const MoveProblem& problem) {
     const Program::Value& source = program_.value(move.inputs[0]);
     const PreparedViews views(program_, move, options_);
     const auto placement = source.whole == none ? placed_in_input(problem, views.preparation) : std::nullopt;
-    // As a tensor it begins at its first element and has as many bytes as if it had no gaps.
+    // A Tensor of the view begins at its first element and has as many bytes as without gaps.
     if (!placement || placement->first + program_.value(move.output).shape.numel() > source.shape.numel()) return false;
     return place(move.output, {move.inputs[0], 0, placement->strides, placement->first}, readers(move.output));
   }
 
-  /// Whoever writes what the move reads writes what it writes.
+  /// Lets the operation that computes the move's operand write the move's result, with strides.
   bool write_in_place(const Operation& move, const MoveProblem& problem) {
     const int from = move.inputs[0], to = move.output;
     if (fixed_[index(to)] || only_for(from) == nullptr) return false;
@@ -104,16 +104,16 @@ class Strider : Dataflow {
     std::int64_t first = 0;
   };
 
-  /// Puts a value where it lies in another, if all `users` can step so. One without dimensions has no strides, and so
-  /// would be taken for a slice.
+  /// Puts a value at a place in another, if all `users` can work on it there. A value without dimensions stays out: it
+  /// has no strides, so it would be taken for a slice.
   bool place(int value, const Place& at, const std::multiset<int>& users) {
     if (fixed_[index(value)] || users.empty() || shape(value).rank() == 0) return false;
     put(value, at);
-    const auto runs = [&](int user) {
+    const auto pays = [&](int user) {
       const Operation& op = operation(user);
-      return !op.view && runs_in_place(program_, op, options_);
+      return !op.view && pays_in_place(program_, op, options_);
     };
-    if (std::ranges::all_of(users, runs)) {
+    if (std::ranges::all_of(users, pays)) {
       fixed_[index(value)] = fixed_[index(at.whole)] = true;
       return true;
     }
@@ -126,7 +126,7 @@ class Strider : Dataflow {
     v.whole = at.whole, v.first_channel = at.first_channel, v.strides = at.strides, v.first = at.first;
   }
 
-  std::vector<bool> fixed_;  // by value: it stays where it is
+  std::vector<bool> fixed_;  // by value: its place may not change any more
 };
 
 }  // namespace

@@ -80,7 +80,7 @@ Attribute attribute(const Json& value, const std::string& where) {
   return list;
 }
 
-/// Extents that are no numbers.
+/// The names for extents that are not numbers.
 constexpr std::pair<std::string_view, std::int64_t> open_extents[] = {{"N", batch}, {"?", open}, {"...", any_rank}};
 
 Shape input_shape(const Json& list, const std::string& where) {
@@ -181,7 +181,7 @@ void add_nodes(Graph& graph, const Json& root, const Weights& weights, std::map<
   std::vector<std::vector<int>> needed(nodes.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     for (const std::string& input : nodes[i].text.inputs) {
-      if (input.empty() || values.contains(input)) continue;  // left out, or of the graph itself
+      if (input.empty() || values.contains(input)) continue;  // left out, or an input of the graph
       const auto place = places.find(input);
       if (place == places.end()) fail(nodes[i].name, ": there is no node ", quote(input), " to take as input");
       needed[i].push_back(place->second);

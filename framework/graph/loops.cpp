@@ -12,13 +12,13 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::int64_t most_looked_at = 1'000'000'000;  // of the Graph, for what is in a body
+constexpr std::int64_t most_looked_at = 1'000'000'000;  // the most nodes of the Graph that are looked at to find bodies
 
 bool is_op(const Graph::Node& node, std::string_view name) {
   return dynamic_cast<const Op*>(node.module.get()) != nullptr && node.module->op() == name;
 }
 
-/// How many operands are the body's own inputs.
+/// How many of a Loop's operands are its body's own inputs.
 std::size_t values_of(const Graph::Node& loop) {
   return static_cast<std::size_t>(std::ranges::find(loop.inputs, -1) - loop.inputs.begin());
 }
@@ -65,10 +65,10 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
     fail("Loop: expected inputs of a body, and what it makes");
   }
   const auto made = std::span(node.inputs).subspan(2 * count + 1);
-  std::vector<int> given;  // the trip count, whether to go on, what is carried on
+  std::vector<int> given;  // the trip count, whether to begin, the first carried values
   for (const int input : certain_inputs(node)) given.push_back(input < 0 ? -1 : by.make(input));
   const int first = network.size();
-  const bool drop = std::exchange(by.drop, false);  // of a Loop within this one the next iteration may read them
+  const bool drop = std::exchange(by.drop, false);  // the next iteration may read an inner Loop's constants
   std::vector<std::vector<int>> stacks(made.size() - (count - 1));
   by.looked_at += static_cast<std::int64_t>(loop) - std::ranges::min(values);
   if (by.depth == deepest || by.looked_at > most_looked_at) fail("Loop: too many are within each other");
@@ -79,7 +79,7 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
   std::set<int> stacked;
   const auto number = [&](int i) { return Expansion(network, Op("Loop"), node.name, given).number(i); };
   const double trips = given[0] == -1 ? std::numeric_limits<double>::infinity() : number(0);
-  bool none = false;  // is wanted: one is made all the same, for the shapes of what it stacks
+  bool none = false;  // no iteration is wanted: one is made all the same, for the shapes of the stacked parts
   for (std::int64_t i = 0; !none; ++i) {
     const bool wanted = static_cast<double>(i) < trips && (given[1] == -1 || number(1) != 0);
     none = i == 0 && !wanted && !stacks.empty();

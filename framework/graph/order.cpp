@@ -9,7 +9,7 @@ namespace lamina::detail {
 std::vector<int> in_order(const std::vector<std::vector<int>>& inputs) {
   std::vector<std::vector<int>> users(inputs.size());
   std::vector<std::size_t> missing;
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;  // the first of the list in front
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;  // gives the list's first place first
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     missing.push_back(inputs[i].size());
     if (inputs[i].empty()) ready.push(static_cast<int>(i));

@@ -62,7 +62,7 @@ void require_whole(const Graph& graph, std::span<const float> numbers) {
 std::optional<PictureInput> picture_input(const Shape& shape) {
   if (shape.rank() == 3 && shape[0] == 3) return PictureInput{false, 3, shape[1], shape[2], 1};
   if (shape.rank() != 4) return std::nullopt;
-  // In this order where both could be the channels.
+  // The axes are tried in this order, since both could be the channels.
   constexpr std::array<std::pair<int, std::int64_t>, 5> forms = {{{1, 3}, {3, 3}, {1, 1}, {3, 1}, {1, open}}};
   const auto form = std::ranges::find_if(forms, [&](const auto& of) { return shape[of.first] == of.second; });
   if (form == forms.end()) return std::nullopt;

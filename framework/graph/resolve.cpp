@@ -91,8 +91,8 @@ class Resolver {
   }
 
  private:
-  /// Makes what the nodes are that wait for it, from the last on, and before an If the branch that it takes, where
-  /// nobody else needed that.
+  /// Makes the waiting nodes, the last one first. Before an If it makes the branch that the If takes, if no other node
+  /// needed that branch.
   void visit(std::vector<std::size_t> waiting) {
     while (!waiting.empty()) {
       heed_stop(options_.stop, "compile");
@@ -108,7 +108,7 @@ class Resolver {
       }
       waiting.pop_back();
       const int before = result_.network.size();
-      const bool given = result_.node[i] >= 0;  // an input, also one that has a value of its own
+      const bool given = result_.node[i] >= 0;  // an input of the graph, or an optional input, is there already
       if (!given) result_.node[i] = at_node(node.name, [&] { return capped(node, make(i)); });
       result_.end[i] = result_.network.size();
       if (again_[i]) continue;
@@ -117,7 +117,7 @@ class Resolver {
     }
   }
 
-  /// Lets what a node needs wait behind what waits already, and itself, as far as nobody needed that.
+  /// Adds a node, and the nodes that it needs, to the waiting ones, unless they were needed before.
   void need(int node, std::vector<std::size_t>& waiting) {
     const auto below = std::ssize(waiting);
     for (std::vector<int> pending = {node}; !pending.empty();) {
@@ -133,7 +133,7 @@ class Resolver {
     std::sort(waiting.begin() + below, waiting.end(), std::greater<>());
   }
 
-  /// What became of a node, with the capacity that it is to have.
+  /// The node of the network, limited to the capacity that the options give the node of the graph.
   int capped(const Graph::Node& node, int made) {
     const auto asked = options_.capacity.find(node.name);
     if (asked == options_.capacity.end() || made < 0) return made;
@@ -147,8 +147,8 @@ class Resolver {
     return chosen >= 0 ? chosen : add(nodes_[i]);
   }
 
-  /// The operand that an If gives, if its condition is known; each until it is needed, if it is made of counts, so that
-  /// a run decides. -1 for other nodes.
+  /// The branch of an If that is to be made next. With a known condition, the one that it takes; if the condition is
+  /// made of counts, so that a run decides, one branch and then the other. -1 for other nodes.
   int branch_taken(const Graph::Node& node) const {
     if (!is_choice(node) || std::ranges::min(node.inputs) < 0) return none;
     const int id = result_.node[static_cast<std::size_t>(node.inputs[0])];
@@ -209,14 +209,14 @@ class Resolver {
     }
   }
 
-  /// Drops the constants of the network that only node i of the graph still had a use for, and that what became of it,
-  /// the network's nodes from `before` on, does not read: weights that were turned are not there twice.
+  /// Drops constants of the network that no other node of the graph than i still has to read, and that the nodes made
+  /// of it, from `before` on, do not read either. So weights that were transposed are not in memory twice.
   void drop_operands(std::size_t i, int before) {
     read_.resize(static_cast<std::size_t>(result_.network.size()), false);
     for (int added = before; added < result_.network.size(); ++added) {
       for (const int input : result_.network[added].inputs) read_[static_cast<std::size_t>(input)] = true;
     }
-    // One that stands for another as it is: the other's uses are no longer its own.
+    // If it became a node that was there before, that one stays: from now on others may read it as this one.
     const int made = result_.node[i];
     if (made >= 0 && (made < before || is_loop(nodes_[i]))) read_[static_cast<std::size_t>(made)] = true;
     for (const int input : nodes_[i].inputs) {
@@ -247,7 +247,7 @@ class Resolver {
     return result_.network.add_input(node.name, shape, node.dtype);
   }
 
-  /// A batch that is written into the network is asked for by its number or not at all.
+  /// A network with a fixed batch can be compiled for that batch alone, or without asking for one.
   void check_batch() const {
     if (options_.batch == 1 || !options_.input_shapes.empty()) return;
     for (const int input : graph_.inputs()) {
@@ -283,7 +283,7 @@ class Resolver {
   const Release& release_;
   std::vector<int> outputs_;    // of the graph
   std::vector<bool> needed_;    // by node of the graph
-  std::vector<bool> possible_;  // the same, were all branches taken
+  std::vector<bool> possible_;  // by node of the graph: needed if all branches were taken
   std::vector<int> uses_;       // by node of the graph: how many possible nodes still have to read it, and the caller
   std::vector<bool> read_;      // by node of the network: its nodes read it
   std::vector<bool> again_;     // by node of the graph: a Loop makes it again and again

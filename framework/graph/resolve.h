@@ -15,7 +15,7 @@ namespace lamina::detail {
 struct Resolved {
   Network network;
   std::vector<int> node;     ///< of the network, by node of the graph; -1: not needed for the outputs
-  std::vector<int> end;      ///< how many nodes the network had after it, likewise
+  std::vector<int> end;      ///< by node of the graph: how many nodes the network had after it was made
   std::vector<int> inputs;   ///< of the network, in the graph's order, without those bound to constants
   std::vector<int> outputs;  ///< of the network, in the graph's order
   std::vector<int> counts;   ///< of the network: how many elements there are along axes of outputs where a run decides
@@ -28,12 +28,12 @@ struct Resolved {
 /// Told the number of each node of a graph whose module is not needed any more; may be empty.
 using Release = std::function<void(std::size_t node)>;
 
-/// Puts in the batch, open extents and constants, and expands every Op. What only the outputs do not need is left out,
-/// unless `options.keep_all`. Throws Error naming the node that does not fit, UnboundInputs as that says.
+/// Puts in the batch, open extents and constants, and expands every Op. Nodes that no output needs are left out, unless
+/// `options.keep_all`. Throws Error naming the node that does not fit, and UnboundInputs as that type says.
 Resolved resolve(const Graph& graph, const CompileOptions& options, const Release& release = {});
 
-/// The same for a Plan: it is known as well which outputs have the batch in front. Resolves twice, the first
-/// time with a smaller batch.
+/// The same for a Plan, which also has to know which outputs have the batch in front. Resolves twice, the first time
+/// with a smaller batch.
 Resolved resolve_batched(const Graph& graph, const CompileOptions& options, const Release& release);
 
 /// The name of a node's parameter in state dicts: "features.0.weight"; of a Constant, the node's own.

@@ -15,7 +15,7 @@
 namespace lamina::detail {
 namespace {
 
-/// While branches are looked at, which may hold others.
+/// Counts branches within branches, and their nodes, while they are looked at; throws Error if there are too many.
 class Within {
  public:
   explicit Within(std::int64_t nodes = 0) {
@@ -53,8 +53,8 @@ struct Branch {
 struct Branches {
   std::array<Branch, 2> all;
   std::shared_ptr<std::shared_ptr<ThreadPool>> pool;  // of all Ifs of a Plan
-  bool inner;                                         // in a branch of another one, whose threads are busy
-  std::span<const Tensor> found;                      // what the one that was taken gives
+  bool inner;                                         // inside a branch of another If, whose threads are busy
+  std::span<const Tensor> found;                      // the results of the branch that was taken
 };
 
 /// An operator with Plans of its own.
@@ -72,7 +72,7 @@ class WithPlans final : public Operator {
   std::size_t bytes_;
 };
 
-/// Does one of them, and says the extents of what it gives: max_rank numbers for each output.
+/// Runs one of the branches. Its output are the extents of the branch's results: max_rank numbers for each.
 class TakeBranch final : public OnCpu {
  public:
   TakeBranch(std::shared_ptr<Branches> branches, std::int64_t numbers)
@@ -110,7 +110,7 @@ class TakeBranch final : public OnCpu {
   std::shared_ptr<Branches> branches_;
 };
 
-/// What there is, and zeros where there is room for more.
+/// Copies the elements that were found into `room`, with zeros where `room` is larger.
 void put(const Tensor& found, Tensor& room) {
   const Shape &from = found.shape(), &to = room.shape();
   const int last = static_cast<int>(from.rank()) - 1;
@@ -126,7 +126,7 @@ void put(const Tensor& found, Tensor& room) {
   }
 }
 
-/// Which nodes, that are not made otherwise, one of the branches reads: 1 or 2. 3: both do.
+/// By node that is not made otherwise: which branches read it, 1 or 2; 3: both.
 std::map<int, int> readers(const std::vector<Graph::Node>& nodes, std::span<const int> choices, const LoopNodes& by) {
   std::map<int, int> read;
   for (const int branch : {1, 2}) {
@@ -143,11 +143,11 @@ std::map<int, int> readers(const std::vector<Graph::Node>& nodes, std::span<cons
   return read;
 }
 
-/// A branch's options: it takes what its surroundings have.
+/// The options of a branch's Plan. Shapes and capacities of its inputs are those of the values outside.
 CompileOptions options_of(const Alone& alone, const Network& network, std::span<const int> operands,
                           const CompileOptions& options) {
   CompileOptions own = options;
-  if (options.device.is_cuda()) {  // whose host does it
+  if (options.device.is_cuda()) {  // the branch runs on the GPU's host
     own.device = Device::cpu(), own.description = {}, own.precision = Precision::fp32, own.algorithm = {};
   }
   own.batch = 1, own.keep_all = false, own.threads = 0;
@@ -165,13 +165,13 @@ CompileOptions options_of(const Alone& alone, const Network& network, std::span<
   return own;
 }
 
-/// Empty where they read values with counts.
+/// The outputs of these Ifs as nodes of the network; empty if a branch reads values with counts.
 std::vector<int> run_branches(const std::vector<Graph::Node>& nodes, std::span<const int> choices, Network& network,
                               LoopNodes& by, const CompileOptions& options) {
   const Graph::Node& first = nodes[at(choices[0])];
   const std::map<int, int> read = readers(nodes, choices, by);
   const Within within(std::ssize(read));
-  Within::check(by.made += std::ssize(read));  // of branches beside each other, which may read the same
+  Within::check(by.made += std::ssize(read));  // summed over branches side by side, which may share nodes
   std::vector<int> operands = {by.find(first.inputs[0])};
   const auto branches =
       std::make_shared<Branches>(Branches{.all = {}, .pool = by.pool, .inner = within.inner(), .found = {}});
@@ -179,7 +179,7 @@ std::vector<int> run_branches(const std::vector<Graph::Node>& nodes, std::span<c
   for (const std::size_t b : {std::size_t{0}, std::size_t{1}}) {
     Body body("If", nodes, network, by, operands);
     for (const auto& [node, readers_of] : read) {
-      if (readers_of == static_cast<int>(b) + 1) body.take(node);  // what both read is made outside
+      if (readers_of == static_cast<int>(b) + 1) body.take(node);  // nodes that both read are made outside
     }
     for (const int choice : choices) {
       const Graph::Node& node = nodes[at(choice)];
@@ -222,7 +222,7 @@ std::vector<int> run_branches(const std::vector<Graph::Node>& nodes, std::span<c
   return made;
 }
 
-/// An If, and those behind it that have its condition and read nothing of it.
+/// An If, and the Ifs right behind it that have the same condition and read none of its results.
 std::vector<int> choices_beside(const std::vector<Graph::Node>& nodes, std::size_t choice, const LoopNodes& by) {
   std::vector<int> choices;
   for (auto i = static_cast<int>(choice); i < std::ssize(nodes) && is_choice(nodes[at(i)]); ++i) {

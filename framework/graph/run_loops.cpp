@@ -1,6 +1,6 @@
-// Bodies that a run does by themselves, and Loops of which it says how many iterations they have. On a CPU such a run
-// unrolls them itself, with every value known, so that every node of the body is a constant: what the body does may
-// depend on anything.
+// Bodies that a run computes by themselves, and Loops whose number of iterations only a run knows. Such a run, on a
+// CPU, unrolls the Loop itself. All values are known by then, so every node of the body becomes a constant, and the
+// body may decide by any value.
 
 #include <algorithm>
 #include <cstring>
@@ -52,7 +52,7 @@ void Body::take(int node) {
 
 namespace {
 
-/// What a Loop by itself gives for values of `alone.outer` that are not known.
+/// The outputs of a Loop by itself, given the values of `alone.outer` that were not known.
 std::vector<Tensor> outputs_of(const Alone& alone, std::span<const Tensor> values) {
   CompileOptions options;
   for (std::size_t i = 0; i < alone.outer.size(); ++i) {
@@ -68,7 +68,7 @@ std::vector<Tensor> outputs_of(const Alone& alone, std::span<const Tensor> value
   return result;
 }
 
-/// The same of a run.
+/// The same, given the operands that a run has.
 std::vector<Tensor> outputs_of_run(const Alone& alone, std::span<const Tensor> operands) {
   std::vector<Tensor> values;
   for (const Alone::Outer& each : alone.outer) {
@@ -99,7 +99,7 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
   for (const Alone::Outer& outer : alone->outer) {
     if (outer.axis > 0) fail("Loop: axis ", outer.axis, " of ", outer.name, " has a count");
   }
-  // How large what it gives is, is seen with ones for what only a run computes.
+  // The sizes of the outputs are found by trying the body with ones in place of values that only a run computes.
   const std::int64_t most = network.bound(trips), tried = std::min<std::int64_t>(most, 3);
   const auto try_with = [&](std::int64_t iterations) {
     std::vector<Tensor> ones;

@@ -1,4 +1,4 @@
-// What is asked of a Graph's shapes besides what resolve.cpp makes of it.
+// Questions about a Graph's shapes that resolve.cpp does not answer.
 
 #include <utility>
 

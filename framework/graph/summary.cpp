@@ -38,7 +38,7 @@ std::string Graph::summary(const CompileOptions& given) const {
   int first = 0;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    if (resolved.node[i] < 0) continue;  // of a branch that is not taken
+    if (resolved.node[i] < 0) continue;  // part of a branch that is not taken
     const detail::Network::Node& result = resolved.network[resolved.node[i]];
     const int last = std::max(first, resolved.end[i]);
     const double node_flops = flops_of(resolved.network, first, last);

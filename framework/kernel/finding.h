@@ -15,7 +15,7 @@ struct Finding {
   std::any choice;               ///< how that kernel divides the work, of a type of its own
 };
 
-/// The kernel that a Layer's `takes` found, or else the one that is found now; null if there is none.
+/// The kernel that a Layer's `pays` found, or else the one that is found now; null if there is none.
 template <class Problem>
 const Kernel<Problem>* found_kernel(const Problem& problem, const Preparation& p) {
   const void* const known = p.finding == nullptr ? nullptr : p.finding->kernel;

@@ -214,12 +214,12 @@ std::shared_ptr<const Conv2d> Conv2d::with_live_window(const Shape& input) const
   return with(options, detail::live_weights(window, weight()), bias());
 }
 
-bool Conv2d::takes(const Preparation& preparation) const {
+bool Conv2d::pays(const Preparation& preparation) const {
   if (scaled_) {
     const Shape& image = preparation.input().shape;
     if (image.rank() != 4 || preparation.inputs[1].shape != Shape{image[0], image[1], 1, 1}) return false;
   }
-  return detail::operands_fit(preparation, scaled_ ? 2 : 1) && Layer::takes(preparation);
+  return detail::operands_fit(preparation, scaled_ ? 2 : 1) && Layer::pays(preparation);
 }
 
 int Conv2d::in_place(const Preparation& preparation) const {

@@ -66,7 +66,7 @@ class LAMINA_API Conv2d : public Layer<ConvProblem> {
   /// Null if there are none, or no parameters yet.
   std::shared_ptr<const Conv2d> with_live_window(const Shape& input) const;
   ConvProblem problem(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
+  bool pays(const Preparation& preparation) const override;
   /// Over a residual, where the kernel can.
   int in_place(const Preparation& preparation) const override;
 

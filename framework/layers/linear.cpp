@@ -124,13 +124,13 @@ LinearProblem Linear::problem(std::span<const Shape> inputs) const {
 
 /// On a GPU the weights are copied, and may be put in the order of any layout. On the CPU plans share the module's:
 /// better to turn the image.
-bool Linear::takes(const Preparation& preparation) const {
+bool Linear::pays(const Preparation& preparation) const {
   if (!detail::operands_fit(preparation)) return false;
-  if (!flattens_) return Layer::takes(preparation);
+  if (!flattens_) return Layer::pays(preparation);
   const View& image = preparation.input();
   const bool in_order = detail::same_order(image.shape, image.format.layout, Layout::nchw);
   if (preparation.device.device.is_cpu() && !in_order) return false;
-  return Layer::takes(FlatInput(preparation).preparation);
+  return Layer::pays(FlatInput(preparation).preparation);
 }
 
 std::unique_ptr<Operator> Linear::prepare(const Preparation& preparation) const {

@@ -43,7 +43,7 @@ class LAMINA_API Linear : public Layer<LinearProblem> {
   using Module::absorb;
   Absorbed absorb(const Module& next, std::span<const Operand> operands) const override;
   LinearProblem problem(std::span<const Shape> inputs) const override;
-  bool takes(const Preparation& preparation) const override;
+  bool pays(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 
  private:

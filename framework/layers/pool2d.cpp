@@ -143,8 +143,8 @@ bool AdaptiveAvgPool2d::is_view(std::span<const Shape> inputs) const {
   return inputs[0][2] == output_.height && inputs[0][3] == output_.width;
 }
 
-bool AdaptiveAvgPool2d::takes(const Preparation& preparation) const {
-  return is_view({&preparation.input().shape, 1}) ? preparation.keeps_format() : Layer::takes(preparation);
+bool AdaptiveAvgPool2d::pays(const Preparation& preparation) const {
+  return is_view({&preparation.input().shape, 1}) ? preparation.keeps_format() : Layer::pays(preparation);
 }
 
 }  // namespace lamina

@@ -84,7 +84,7 @@ class LAMINA_API AdaptiveAvgPool2d : public Pool2d {
   /// Where the image has the wanted size already.
   bool is_view(std::span<const Shape> inputs) const override;
   Attributes attributes() const override;
-  bool takes(const Preparation& preparation) const override;
+  bool pays(const Preparation& preparation) const override;
 
  private:
   Size2d output_;

@@ -9,7 +9,7 @@
 namespace lamina {
 namespace {
 
-/// Numbers as they are written in any locale.
+/// Writes a number the same way in every locale.
 template <class T>
 std::string text_of(const std::vector<T>& list) {
   std::string text = "[";

@@ -32,8 +32,8 @@ struct Size2d {
 
 LAMINA_API std::string to_string(Size2d size);
 
-/// Reads the attributes of one node, with defaults for absent ones. What has the wrong type or range is an Error that
-/// names the attribute; so is, at `finish`, one that nobody asked for.
+/// Reads the attributes of one node, with defaults for absent ones. An attribute of the wrong type or range is an Error
+/// that names it. `finish` throws one for an attribute that nobody asked for.
 class LAMINA_API AttributeReader {
  public:
   explicit AttributeReader(const Attributes& attributes) : attributes_(attributes) {}
@@ -41,16 +41,16 @@ class LAMINA_API AttributeReader {
   int integer(std::string_view name, int fallback);
   std::int64_t long_integer(std::string_view name, std::int64_t fallback);
   std::string text(std::string_view name, std::string_view fallback);
-  /// One number counts as a list of it; whole numbers serve as others.
+  /// A single number counts as a list of one; whole numbers are accepted as numbers.
   std::vector<std::int64_t> integers(std::string_view name, std::vector<std::int64_t> fallback);
   std::vector<double> numbers(std::string_view name, std::vector<double> fallback);
   bool has(std::string_view name) const;
   bool boolean(std::string_view name, bool fallback);
-  /// A whole number serves too.
+  /// A whole number is accepted, too.
   double number(std::string_view name, double fallback);
   /// One number for both, or [height, width].
   Size2d size(std::string_view name, Size2d fallback);
-  /// One that must be there. Throws Error if it is not.
+  /// An attribute that must be there; throws Error if it is not.
   Size2d size(std::string_view name);
   /// Throws Error naming an attribute that was never asked for, and those that were.
   void finish() const;

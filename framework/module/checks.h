@@ -11,7 +11,7 @@
 #include "lamina/module/attributes.h"
 #include "lamina/tensor/tensor.h"
 
-/// What layers ask of their inputs, with the messages of those that do not fit.
+/// Checks that layers make of their inputs, and the errors for inputs that do not fit.
 namespace lamina::detail {
 
 /// Kernels compute positions in a padded image, and a little beyond it, as int.
@@ -27,7 +27,8 @@ inline void require_countable(std::string_view op, std::string_view what, const 
   fail(op, ": ", what, " of more than ", max_elements, " elements is too large (input ", input, ')');
 }
 
-/// What a step along an image of `padded` counts for: a longer one leaves it just so, and would overflow.
+/// A stride or dilation along an image of `padded` elements, limited: a longer step leaves the image just as well, and
+/// would overflow.
 inline int step_within(int step, std::int64_t padded) { return static_cast<int>(std::min<std::int64_t>(step, padded)); }
 
 /// Throws Error unless kernel, stride and dilation are 1 or more, and the padding 0 or more.

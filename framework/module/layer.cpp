@@ -15,9 +15,9 @@ std::vector<Shape> shapes_of(std::span<const View> views) {
 
 }  // namespace
 
-/// A slice is worth no slower kernel than the one that would run without.
+/// Does not pay if a View is a slice and a faster kernel would run without it: copying is cheaper then.
 template <class Problem>
-bool Layer<Problem>::takes(const Preparation& preparation) const {
+bool Layer<Problem>::pays(const Preparation& preparation) const {
   const Problem what = detail::turned(problem(shapes_of(preparation.inputs)));
   const Kernel<Problem>* const kernel = paying_kernel(what, preparation);
   if (kernel == nullptr) return false;
@@ -38,7 +38,7 @@ bool Layer<Problem>::takes(const Preparation& preparation) const {
 }
 
 template <class Problem>
-bool Layer<Problem>::runs(const Preparation& preparation) const {
+bool Layer<Problem>::takes(const Preparation& preparation) const {
   return found_kernel(detail::turned(problem(shapes_of(preparation.inputs))), preparation) != nullptr;
 }
 

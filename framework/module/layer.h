@@ -5,19 +5,20 @@
 
 namespace lamina {
 
-/// A Module for which the tables have kernels (kernel/kernel.h): it says which problem it is, and the rest follows.
+/// A Module for which the tables have kernels (kernel/kernel.h). It says which problem it is; the rest follows from
+/// that.
 template <class Problem>
 class LAMINA_API Layer : public Module {
  public:
   /// The problem for inputs whose batch is known. Throws Error if they do not fit.
   virtual Problem problem(std::span<const Shape> inputs) const = 0;
 
-  /// Each kernel says whether it does.
+  /// Kernels say for themselves whether they read gaps (Kernel::reads), so the layer need not refuse them.
   bool knows_gaps() const override { return true; }
-  /// Whether a kernel takes it and pays.
+  /// Whether a kernel takes it.
   bool takes(const Preparation& preparation) const override;
-  /// Whether one takes it.
-  bool runs(const Preparation& preparation) const override;
+  /// Whether a kernel takes it and pays.
+  bool pays(const Preparation& preparation) const override;
   std::unique_ptr<Operator> prepare(const Preparation& preparation) const override;
 };
 

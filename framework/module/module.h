@@ -37,35 +37,36 @@ class LAMINA_API Module {
 
   /// Throws Error, in the user's words, if these inputs do not fit. A batch of `lamina::batch` passes through.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
-  /// The type of the elements of the output. f32 stands for what a Plan's precision stores. Throws Error if it does not
-  /// compute with inputs of these types; most modules compute with f32 alone.
+  /// The type of the output's elements. f32 stands for the type in which the Plan's precision stores values. Throws
+  /// Error if the module does not compute with inputs of these types; most modules compute with f32 alone.
   virtual DType output_dtype(std::span<const DType> inputs) const;
   /// Multiplications and additions of one run.
   virtual double flops(std::span<const Shape>) const { return 0; }
 
   /// The output is the input's elements under another shape: nothing is computed.
   virtual bool is_view(std::span<const Shape> /*inputs*/) const { return false; }
-  /// In these formats the output's memory is the input's as it is, though for other formats something would have to be
-  /// done.
+  /// Whether, in these formats, the output's memory is the input's as it is. In other formats something may have to be
+  /// computed.
   virtual bool keeps_order(const Preparation& /*preparation*/) const { return false; }
-  /// Bytes that it moves in these formats beyond those of its operands and its result. A Plan weighs them against
-  /// conversions.
+  /// Bytes that the module moves in these formats besides its operands and its result. A Plan compares them with the
+  /// cost of conversions.
   virtual std::size_t extra_bytes(const Preparation& /*preparation*/) const { return 0; }
-  /// The input over which the output may be written; -1: over none.
+  /// The number of the input whose memory the output may overwrite; -1: there is none.
   virtual int in_place(const Preparation& /*preparation*/) const { return -1; }
 
-  /// What an input of a module that follows is to the two as one.
+  /// An input of the following module, as an input of both modules joined into one.
   struct Operand {
     static constexpr int own = -1;
-    int input = own;       ///< which input of the two, those of the first one first; own: what the first one gives
-    Tensor constant = {};  ///< its elements, if they are the same in every run
+    int input = own;       ///< its number among the inputs of both, the first module's in front; own: what that gives
+    Tensor constant = {};  ///< its elements, if they are the same in every run; else undefined
   };
   struct Absorbed {
-    std::shared_ptr<const Module> module = {};  ///< null: there is none
+    std::shared_ptr<const Module> module = {};  ///< the joined module; null: there is none
     bool parameters = false;                    ///< the operands have become parameters, and are no inputs
   };
-  /// The one module that computes `next` of this module's output, which is one of the inputs of `next`, all of them in
-  /// order. Whether it can run is for its `takes` to say. Throws Error if a parameter was never set.
+  /// The one module that does what this module and then `next` do. `operands`: the inputs of `next`, in order; one of
+  /// them is this module's output. Whether the joined module is worth it, its own `pays` says. Throws Error if a
+  /// parameter was never set.
   virtual Absorbed absorb(const Module& /*next*/, std::span<const Operand> /*operands*/) const { return {}; }
   /// The same where `next` has no other input.
   std::shared_ptr<const Module> absorb(const Module& next) const {
@@ -73,15 +74,17 @@ class LAMINA_API Module {
     return absorb(next, {&own, 1}).module;
   }
 
-  /// `takes` looks whether Views have gaps, as slices of the channels of a larger image (View::channels) and elements
-  /// that lie apart (View::strides), and `prepare` too. A module that does not say so is given whole activations alone,
+  /// Whether `takes` and `prepare` look at gaps in Views: at slices of the channels of a larger image (View::channels),
+  /// and at elements that lie apart (View::strides). A module that does not say so is given whole activations alone,
   /// whatever its `takes` answers.
   virtual bool knows_gaps() const { return false; }
-  /// Whether `prepare` has a kernel for these formats and this device; of a view, whether the output is in place.
-  /// Cheap: a Plan asks for every combination of formats before it settles on one. f32 nchw is always taken.
+  /// Whether `prepare` has a kernel for these formats and this device, as Kernel::takes: right or wrong, nothing about
+  /// speed; of a view, whether the output is in place. f32 nchw is always taken. What has no kernel on a GPU, and one
+  /// on a CPU, a Plan computes on the host.
   virtual bool takes(const Preparation& preparation) const = 0;
-  /// Whether `prepare` has a kernel at all. What has none on a GPU, and one on a CPU, a Plan computes on the host.
-  virtual bool runs(const Preparation& preparation) const { return takes(preparation); }
+  /// Whether it has one that is also worth it, as Kernel::pays: a Plan settles on formats, and puts this module in the
+  /// place of others, for nothing less. Cheap: a Plan asks for every combination of formats.
+  virtual bool pays(const Preparation& preparation) const { return takes(preparation); }
   /// Makes this module ready to run. Throws Error if a parameter was never set, or if nothing takes what is asked for.
   /// Not called for views.
   virtual std::unique_ptr<Operator> prepare(const Preparation& preparation) const = 0;

@@ -9,7 +9,7 @@
 
 namespace lamina {
 
-/// What a model file says of one node: enough to build its module.
+/// The parts of a model file's node that are needed to build its module.
 struct NodeSpec {
   const Attributes& attributes;  ///< to be read by an AttributeReader
   /// The node's parameter of that name ("weight") in the file, or nothing.

@@ -4,11 +4,12 @@
 
 #include "lamina/kernel/conv_pair.h"
 
-/// A picture one pixel wide, under filters as wide, lies in memory as one that is one pixel high does: turned, its rows
-/// are long. Kernels share out and vectorise along them; exporters write networks over one dimension either way.
+/// An image one pixel wide, under filters one pixel wide, lies in memory like an image one pixel high. Turned into
+/// that, it has one long row, and kernels divide work and vectorise along rows. Exporters write networks over one
+/// dimension either way.
 namespace lamina::detail {
 
-/// Whether a convolution's picture is a column before and after it, and may be taken for a row.
+/// Whether a convolution's image is a column before and after it, so that it may be turned into a row.
 inline bool is_column(const ConvProblem& problem) {
   const ConvGeometry& g = problem.geometry;
   const auto& pool = problem.epilogue.pool;
@@ -31,7 +32,7 @@ inline void turn(ConvProblem& problem) {
   problem.weight = problem.weight.view({g.out_channels, g.group_in_channels(), g.kernel_height, g.kernel_width});
 }
 
-/// A problem as kernels are to see it: columns as rows.
+/// The problem as kernels see it: with columns turned into rows.
 template <class Problem>
 Problem turned(Problem problem) {
   return problem;

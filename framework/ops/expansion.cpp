@@ -103,14 +103,8 @@ DType onnx_dtype(std::string_view op, int number) {
 }
 
 DType compute_type(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16: return DType::f32;
-    case DType::f64: return DType::f64;
-    case DType::u64: return DType::u64;
-    default: return DType::i64;
-  }
+  if (is_float(dtype)) return is_activation(dtype) ? DType::f32 : DType::f64;
+  return dtype == DType::u64 ? DType::u64 : DType::i64;
 }
 
 int Expansion::cast(int node, DType to) {

@@ -17,7 +17,7 @@ namespace {
 /// Offsets are added and rounded up below, and become extents of 64 bits.
 constexpr std::size_t max_bytes = std::numeric_limits<std::size_t>::max() / 4;
 
-/// Parts of the arena; those that touch are one.
+/// Parts of the arena that are taken; parts that touch are kept as one.
 class Parts {
  public:
   void add(std::size_t begin, std::size_t end) {
@@ -53,7 +53,7 @@ class Taken {
     }
   }
 
-  /// What is taken at some time in a buffer's life, by where it begins.
+  /// The parts that are taken at some time in a buffer's life, by their beginning.
   std::vector<std::pair<std::size_t, std::size_t>> in(const Lifetime& life) const {
     std::vector<std::pair<std::size_t, std::size_t>> result;
     const auto append = [&](const Parts& parts) {
@@ -70,10 +70,10 @@ class Taken {
 
  private:
   struct Node {
-    Parts all_along, at_times;  // in its steps
+    Parts all_along, at_times;  // parts that are taken in all steps of the node, and those that are taken in some
   };
 
-  /// The nodes whose steps are those of a buffer's life together.
+  /// The nodes whose steps, together, are those of a buffer's life.
   std::vector<std::size_t> nodes_of(const Lifetime& life) const {
     std::vector<std::size_t> result;
     std::size_t low = leaves_ + static_cast<std::size_t>(life.first);

@@ -1,4 +1,4 @@
-// An output of which a run decided how many elements it has.
+// Outputs of which a run decides how many elements they have.
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,8 @@
 namespace lamina {
 namespace {
 
-/// The first elements along each axis, as many as `there` says, of `all`, one after the other. Returns their end.
+/// Copies the elements of `all` that are there, one after the other: along each axis the first ones, as many as `there`
+/// says. Returns the end of the copy.
 std::byte* pack(const std::byte* from, std::byte* to, std::span<const std::int64_t> all,
                 std::span<const std::int64_t> there, DType dtype) {
   const std::size_t bytes = detail::bytes_of(Shape(all), {.dtype = dtype});

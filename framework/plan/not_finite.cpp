@@ -8,10 +8,10 @@ namespace lamina::detail {
 
 std::string not_finite(const Plan& plan, std::span<const Tensor> outputs, std::vector<bool>& said, std::int64_t most) {
   const auto odd_of = [](const Tensor& output, std::int64_t count) {
-    // An exponent of ones alone.
+    // Numbers that are not finite have an exponent of ones alone.
     const auto odd = [&]<class Word>(Word least) {
       const auto* const words = static_cast<const Word*>(output.raw());
-      std::uint32_t sum = 0;  // no wider than what is looked at, most of all: compilers make vectors of it
+      std::uint32_t sum = 0;  // no wider than the numbers themselves, so that compilers vectorise the loop
       for (std::int64_t i = 0; i < count; ++i) sum += static_cast<Word>(words[i] << 1) >= least;
       return sum;
     };

@@ -4,8 +4,8 @@
 
 namespace lamina::detail {
 
-/// Which of a run's outputs on the host hold NaN or infinite numbers among their first `most`, but for those that were
-/// said before, in words for people; empty if none does.
+/// A sentence for people that names the outputs on the host which hold NaN or infinite numbers among their first `most`
+/// numbers. Outputs that were named before are left out. Empty if there are none.
 LAMINA_API std::string not_finite(const Plan& plan, std::span<const Tensor> outputs, std::vector<bool>& said,
                                   std::int64_t most);
 

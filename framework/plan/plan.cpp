@@ -14,7 +14,7 @@ namespace {
 
 using detail::fail;
 
-/// What a caller's tensor for that port is shaped like when there are so many images.
+/// The shape of a caller's tensor for that port, for so many images.
 Shape shape_for(const Plan::Impl::Port& port, std::int64_t images) {
   Shape shape = port.shape;
   if (port.batched) shape.set(0, images);
@@ -37,13 +37,15 @@ void require_fits(const Tensor& tensor, const Plan::Impl::Port& port, std::int64
   }
 }
 
-/// Whether kernels may work on the tensor where it is. On a GPU they move 16 bytes at a time.
+/// Whether kernels may work on the tensor where it is: on a GPU they move 16 bytes at a time, so its address must be a
+/// multiple of that.
 bool in_place(const Tensor& tensor, Device device) {
   return tensor.device() == device &&
          (device.is_cpu() || reinterpret_cast<std::uintptr_t>(tensor.raw()) % detail::port_alignment == 0);
 }
 
-/// A result is written while others are still computed from what the run was given.
+/// Throws Error if a result's memory overlaps that of `other`: a result is written while others are still computed from
+/// what the run was given.
 void require_apart(const Tensor& target, const std::string& output, const Tensor& other, const std::string& name) {
   const std::less<const void*> before;
   const auto end = [](const Tensor& t) { return static_cast<const std::byte*>(t.raw()) + t.bytes(); };
@@ -96,7 +98,8 @@ std::int64_t Plan::Impl::images_of(std::span<const Tensor> tensors) const {
   std::int64_t images = options.batch;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Shape& shape = tensors[i].shape();
-    // The first input says how many there are; what does not fit at all is told what was compiled.
+    // The first input says how many images there are. If it does not fit at all, the Error says which shape was
+    // compiled.
     if (!inputs[i].batched || shape.rank() != inputs[i].shape.rank()) continue;
     if (shape[0] >= 1 && shape[0] < options.batch) images = shape[0];
     break;
@@ -114,8 +117,8 @@ Tensor Plan::Impl::result(const Port& output, std::int64_t images) const {
   return output.batched ? all.slice(0, images) : all;
 }
 
-/// Of images that are not there: zeros. What an earlier call left in their place could be an index that is outside,
-/// or whatever else made that call fail, and would fail this one.
+/// Sets images that are not there to zeros. An earlier call may have left an index out of range in their place, or
+/// anything else that made it fail, which would fail this call too.
 void Plan::Impl::bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::size_t buffer = inputs[i].buffer;

@@ -29,10 +29,10 @@ struct Plan::Impl {
     Format input_format;
     Format output_format;
     double flops = 0;
-    std::size_t bytes = 0;  ///< that it reads and writes at least: operands, result, parameters
+    std::size_t bytes = 0;  ///< bytes that the step reads and writes at least: operands, result, parameters
     Shape output_shape;
     std::size_t output_buffer = 0;
-    bool beside = false;  ///< the step before it: both may run at the same time
+    bool beside = false;  ///< may run at the same time as the step before it
     std::unique_ptr<Operator> op;
     std::vector<Tensor> inputs;
     std::vector<Tensor> outputs;
@@ -81,7 +81,7 @@ struct Plan::Impl {
     std::size_t buffer = 0;
   };
 
-  /// A run on a GPU at certain addresses. Kernels get addresses by value, so a captured graph serves these alone.
+  /// A captured run on a GPU. Kernels get addresses by value, so the captured graph is good for these addresses alone.
   struct Recording {
     std::vector<const void*> addresses;  ///< where the inputs and outputs were bound
     std::optional<cuda::CapturedGraph> graph;
@@ -113,16 +113,16 @@ struct Plan::Impl {
   std::vector<Port> outputs;
   std::vector<Port> counts;                                   ///< of outputs: i64 [1]
   std::vector<NodeOutput> kept;                               ///< with keep_all: every node
-  PlanMemory memory;                                          ///< but for what others share
+  PlanMemory memory;                                          ///< without what other Plans share
   std::vector<std::shared_ptr<const std::size_t>> constants;  ///< PlanConstants::in_use
   std::vector<std::shared_ptr<const void>> derived;           ///< PlanConstants::kept_derived
   /// A caller that feeds a pipeline rotates a few buffers; callers that bring new memory every time are not captured,
   /// because only the second run at the same addresses is.
   std::array<Recording, 8> recordings;
   std::uint64_t runs = 0;
-  Limits limits;  ///< of the run that is under way
+  Limits limits;  ///< limits of the run that is under way
   bool limited = false;
-  std::chrono::steady_clock::time_point began;  ///< where its time is limited
+  std::chrono::steady_clock::time_point began;  ///< set if the run's time is limited
 
   // For the accessors that return spans, and the results of the last run.
   std::vector<std::string> input_names, output_names;
@@ -133,36 +133,38 @@ struct Plan::Impl {
 
   std::string summary() const;
   PlanMemory memory_now() const;
-  /// What steps run with on that stream.
+  /// The Execution that steps get on that stream.
   Execution execution(void* stream) const;
   /// Points every use of a buffer at `target`, which is as large as the buffer.
   void bind(std::size_t buffer, const Tensor& target);
   /// The activation of that shape in a buffer, wherever the buffer is bound now; of a slice, from its first element on
   /// (there are enough behind it).
   Tensor view(std::size_t buffer, const Shape& shape, DType dtype = DType::f32, std::size_t offset = 0) const;
-  /// What `Plan::run` and `run_into` do once the Plan is theirs.
+  /// The work of `Plan::run` and `run_into`, once they hold the Plan.
   std::span<const Tensor> run(std::span<const Tensor> tensors, void* stream, const Limits& asked);
   void run_into(std::span<const Tensor> tensors, std::span<Tensor> targets, void* stream, const Limits& asked);
   /// How many images these inputs are for. Throws Error if they do not fit.
   std::int64_t images_of(std::span<const Tensor> tensors) const;
   void bind_inputs(std::span<const Tensor> tensors, std::int64_t images, void* stream);
-  /// An output as the caller sees it: of the first `images`.
+  /// An output as the caller sees it: its part for the first `images` images.
   Tensor result(const Port& output, std::int64_t images) const;
-  /// What is there of such an output, which `all` has room around, on the host.
+  /// The elements that are there of an output with counts, packed on the host. `all` has room for more.
   Tensor counted_result(const Port& output, const Tensor& all) const;
-  /// A run begins.
+  /// Sets the limits of the run that begins now.
   void begin(const Limits& asked);
   /// Throws Stopped where a limit is reached.
   void heed_limits() const;
-  /// Runs the steps, on a GPU from a captured graph where these addresses were seen before.
+  /// Runs the steps; on a GPU from a captured graph, if there was a run at these addresses before.
   void enqueue(void* stream);
   void run_steps(void* stream);
-  /// Once what was enqueued is done: throws what steps on the host met, and Error for an index that was outside.
+  /// To be called once the enqueued work is done. Throws what steps on the host threw, and Error for an index out of
+  /// range.
   void check_run();
 
  private:
   bool bound_as(const Recording& recording) const;
-  /// The recording of the current addresses, new in the place of the one used longest ago if there is none.
+  /// The recording for the current addresses. If there is none, a new one takes the place of the recording that was
+  /// used longest ago.
   Recording& recording();
 };
 

@@ -1,4 +1,4 @@
-// Plan::profile: what each step costs.
+// Plan::profile: the time that each step takes.
 
 #include <algorithm>
 #include <chrono>
@@ -55,7 +55,7 @@ std::vector<StepTime> Plan::profile(std::span<const Tensor> inputs, int runs) {
   const Execution execution = p.execution(nullptr);
   std::vector<std::vector<double>> samples(steps);
   for (int run = -1; run < runs; ++run) {  // one more than asked for, to warm up
-    // Activations of the run before may lie where host inputs were uploaded to.
+    // Uploads the inputs anew: activations of the run before may have overwritten them.
     p.bind_inputs(inputs, p.images_of(inputs), nullptr);
     marks.mark(0);
     for (std::size_t i = 0; i < steps; ++i) {

@@ -1,5 +1,5 @@
-// How a Plan runs its steps, and when it stops; on a GPU they are recorded into a CUDA graph, then launched with one
-// call. What failed is thrown where results come down.
+// How a Plan runs its steps, and when it stops. On a GPU the steps are recorded into a CUDA graph, which is then
+// launched with one call. Failures are thrown when results come to the host.
 
 #include <algorithm>
 #include <exception>
@@ -87,7 +87,7 @@ void Plan::Impl::enqueue(void* stream) {
 }
 
 void Plan::Impl::check_run() {
-  std::exception_ptr first;  // what failed behind it may have failed for its sake
+  std::exception_ptr first;  // later failures may be its consequences
   auto* const noted = static_cast<Fault*>(faults.raw());
   for (std::size_t i = 0; i < steps.size(); ++i) {
     try {

@@ -9,7 +9,7 @@ std::string Plan::Impl::summary() const {
   table.wrap({1});
   for (const Step& step : steps) {
     const Buffer& buffer = buffers[step.output_buffer];
-    // The offset of the output's buffer in the arena; the caller's memory has none.
+    // The offset of the output's buffer in the arena. Memory of the caller has none.
     table.add({step.name, step.fused, step.output_shape.to_string(), detail::concat(step.output_format),
                step.flops > 0 ? detail::format_fixed(step.flops * 1e-6, 1) : "", detail::format_bytes(step.bytes),
                buffer.offset ? std::to_string(*buffer.offset) : "caller's"},

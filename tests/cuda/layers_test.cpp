@@ -107,7 +107,7 @@ TEST_P(CudaLayers, AgreeWithTheReferenceInEveryFormatTheyTake) {
           if (shapes[0].rank() != 4 && (from == Layout::nhwc || to == Layout::nhwc)) continue;
           const Format input = {kind.dtype, from}, output = {kind.dtype, to};
           const InFormats formats(gpu(), *c.module, c.inputs, kind.precision, input, output);
-          if (!c.module->takes(formats.preparation)) continue;
+          if (!c.module->pays(formats.preparation)) continue;
           ++pairs;
           const Tensor y = run_in(*c.module, c.inputs, formats);
           ASSERT_EQ(mismatch(c, y.values<float>()), "") << c.name << ", " << input << " to " << output;
@@ -197,7 +197,7 @@ TEST_P(CudaLayers, LinearReadsAFlattenedImageAsItIsStored) {
         for (const DType output : {dtype, DType::f32}) {
           const Format input = {dtype, layout};
           const InFormats formats(gpu(), *flattened, {&x, 1}, precision, input, {output});
-          ASSERT_TRUE(flattened->takes(formats.preparation));
+          ASSERT_TRUE(flattened->pays(formats.preparation));
           const Tensor y = run_in(*flattened, {&x, 1}, formats);
           for (std::size_t i = 0; i < truth.size(); ++i) {
             const double bound = 1.5 * cpu::error_bound(precision, in, in * 0.64 + 3);

@@ -57,6 +57,7 @@ const struct {
      [](Case& c) {
        c.problem.epilogue.chain = {{Pointwise::clip, -1, 1}};
      }},
+    {reads::uneven, [](Case& c) { c.problem.geometry.out_height = 5; }},
     {reads::pool, [](Case& c) { c.problem.epilogue.pool.emplace(); }},
     {reads::scaled, [](Case& c) { c.problem.prologue = {product}; }},
     {reads::rounding, [](Case& c) { c.problem.prologue = {codes}; }},

@@ -1,7 +1,7 @@
 // Attention as exporters spell it out: softmax(scale * q k' + mask) v, a product of matrices, functions of its
-// elements, a softmax and another product, become the one operation that keeps no matrix of scores. In between the
-// scores may be seen under other shapes, as shifted windows are, whose masks are for the windows of an image; what is
-// known of several masks is added up.
+// elements, a softmax and another product, become the one operation that keeps no matrix of scores. Between the
+// products the scores may be seen under other shapes: networks of shifted windows have masks for the windows of an
+// image. Several masks are added up if they are known.
 
 #include <algorithm>
 #include <optional>
@@ -30,19 +30,20 @@ class Finder : Dataflow {
   }
 
  private:
-  /// What was found, from the last operation to the first.
+  /// The parts of an attention, as they are found from the last operation to the first.
   struct Match {
     std::vector<Operation*> parts;  // all but the last product
     int q = none, k = none, v = none, mask = none, factors = none;
     double scale = 1;
-    std::vector<std::pair<int, Shape>> masks{};   // values that are added to scores of these shapes
-    std::int64_t images = 1, heads = 0;           // of the four-dimensional problem
-    std::vector<std::pair<int, Shape>> shapes{};  // which values are to have for that
-    std::vector<std::pair<int, Shape>> seen{};    // the same of values that others read, too: a view of each
-    std::optional<MoveProblem> turned{};          // how the move that writes k' writes k
+    std::vector<std::pair<int, Shape>> masks{};   // the masks, and the shapes of the scores that each is added to
+    std::int64_t images = 1, heads = 0;           // extents of the four-dimensional problem
+    std::vector<std::pair<int, Shape>> shapes{};  // values that are to get another shape for that problem
+    std::vector<std::pair<int, Shape>> seen{};    // the same of values with other readers, which get a view
+    std::optional<MoveProblem> turned{};          // the move that writes k, made of the one that writes k'
   };
 
-  /// What computes a value for one other, behind views of the same matrices, which are part of what is found.
+  /// The operation that computes a value for one reader. Views between them that keep the matrices become parts of the
+  /// match.
   Operation* behind_views(int value, Match& match) {
     Operation* op = only_for(value);
     for (; op != nullptr && op->view; op = only_for(op->inputs[0])) {
@@ -53,14 +54,14 @@ class Finder : Dataflow {
     return op;
   }
 
-  /// Takes a factor out of a chain's step.
+  /// Multiplies `scale` by a step's number, if the step multiplies or divides by one.
   static bool take_factor(const PointwiseStep& step, double& scale) {
     if (step.operand >= 0 || (step.function != Pointwise::mul && step.function != Pointwise::div)) return false;
     step.function == Pointwise::mul ? scale *= step.a : scale /= step.a;
     return true;
   }
 
-  /// Takes known factors out of a step, one for each head.
+  /// Takes known factors, one for each head, out of a step that multiplies by them.
   bool take_factors(const PointwiseStep& step, const Operation& op, Match& match) const {
     if (step.function != Pointwise::mul || step.operand < 1 || match.factors != none) return false;
     const Program::Value& value = program_.value(op.inputs[index(step.operand)]);
@@ -70,10 +71,10 @@ class Finder : Dataflow {
     return true;
   }
 
-  /// An operand without the number that it is multiplied by.
+  /// The operand before it is multiplied by a number, which goes into the scale.
   int without_factor(int value, Match& match) {
     Operation* const op = only_for(value);
-    const auto pointwise = solves<PointwiseProblem>(op);
+    const auto pointwise = solved_by<PointwiseProblem>(op);
     if (!pointwise || op->inputs.size() != 1 || pointwise->compute != DType::f32) return value;
     if (shape(op->inputs[0]) != shape(value)) return value;
     double scale = match.scale;
@@ -85,7 +86,8 @@ class Finder : Dataflow {
     return op->inputs[0];
   }
 
-  /// Scores are scaled first and masked then, by operations of which this is the last.
+  /// Matches operations, of which `op` is the last, that first scale the scores and then add masks. Returns the
+  /// operation before them.
   Operation* match_scores(Operation* op, Match& match) {
     bool scaled = false;
     while (op != nullptr) {
@@ -114,14 +116,14 @@ class Finder : Dataflow {
     Match match;
     match.v = last.inputs[1];
     Operation* op = behind_views(last.inputs[0], match);
-    const auto softmax = solves<SoftmaxProblem>(op);
+    const auto softmax = solved_by<SoftmaxProblem>(op);
     if (!softmax || softmax->kind != SoftmaxKind::softmax ||
         softmax->dim + 1 != static_cast<int>(shape(op->output).rank())) {
       return std::nullopt;
     }
     match.parts.push_back(op);
     op = match_scores(behind_views(op->inputs[0], match), match);
-    const auto scores = solves<MatMulProblem>(op);
+    const auto scores = solved_by<MatMulProblem>(op);
     if (!scores || scores->transpose_a) return std::nullopt;
     match.parts.push_back(op);
     match.scale *= scores->alpha;
@@ -138,7 +140,7 @@ class Finder : Dataflow {
     std::int64_t matrices = 1;
     for (std::size_t d = 0; d + 2 < result.rank(); ++d) matrices *= result[static_cast<int>(d)];
     match.heads = result.rank() == 4 ? result[1] : 0;
-    for (const Operation* const part : match.parts) {  // heads are what is next to the rows, where it can be seen
+    for (const Operation* const part : match.parts) {  // heads are the dimension in front of the rows, if any
       if (match.heads == 0 && shape(part->output).rank() > 3) match.heads = shape(part->output)[-3];
     }
     for (const int value : {match.v, match.q, match.k}) {
@@ -148,7 +150,7 @@ class Finder : Dataflow {
     match.images = matrices / match.heads;
     if (match.factors != none && shape(match.factors)[-3] != match.heads) return false;
     for (const int value : {match.q, match.k, match.v, last.output}) {
-      const bool turned = value == match.k && match.turned;  // written anew, be it square
+      const bool turned = value == match.k && match.turned;  // even if both shapes are equal: of square matrices
       const Shape own = turned ? with_last_two_swapped(shape(value)) : shape(value);
       if (own.rank() < 3) return false;
       const bool fits = own.rank() == 4 && result.rank() == 4;
@@ -164,7 +166,8 @@ class Finder : Dataflow {
     return true;
   }
 
-  /// Of so many matrices that a move puts one after the other, those that lie a step apart; 0 if that tells nothing.
+  /// How many heads the axes of the move tell that writes a value of so many matrices: the extent of the axis around a
+  /// matrix. 0 if they tell nothing.
   std::int64_t heads_as_moved(int value, std::int64_t matrices) {
     const Operation* const move = only_move(value);
     if (move == nullptr) return 0;
@@ -179,7 +182,7 @@ class Finder : Dataflow {
     return 0;
   }
 
-  /// Notes the shape under which an operand is read; false if it is read under another one already.
+  /// Notes the shape under which an operand will be read; false if another shape is noted already.
   static bool see(Match& match, int value, const Shape& as) {
     const auto found = std::ranges::find(match.seen, value, &std::pair<int, Shape>::first);
     if (found != match.seen.end()) return found->second == as;
@@ -187,13 +190,13 @@ class Finder : Dataflow {
     return true;
   }
 
-  /// The move that computes a value which only one other reads.
+  /// The move that computes a value with one reader; else null.
   Operation* only_move(int value) {
     Operation* const op = only_for(value);
     return op != nullptr && !op->view && problem_of<MoveProblem>(*op) ? op : nullptr;
   }
 
-  /// One operand for all that is added to the scores: what it is, or the sum of what is known.
+  /// Finds one operand for all masks: the one mask that there is, or the sum of known masks.
   bool take_masks(Match& match) {
     if (match.masks.empty()) return true;
     const auto& [first, scores] = match.masks[0];
@@ -221,19 +224,19 @@ class Finder : Dataflow {
     return true;
   }
 
-  /// k' [.., D, S] is written by a move that can write k as well.
+  /// Whether k' [.., D, S] is written by a move that could write k instead.
   bool turn_back(Match& match) {
     const Operation* const turn = only_move(match.k);
     if (turn != nullptr) match.turned = with_last_two_swapped(*problem_of<MoveProblem>(*turn), shape(match.k));
     return match.turned.has_value();
   }
 
-  /// Gives values these shapes, and by a second call what they had.
+  /// Gives values these shapes; a second call gives them back the shapes that they had.
   void exchange(std::vector<std::pair<int, Shape>>& shapes) {
     for (auto& [value, shape] : shapes) std::swap(program_.value(value).shape, shape);
   }
 
-  /// The operand under another shape, if it is to have one.
+  /// The operand under the shape that is noted for it, if there is one.
   int as_seen(int operand, const Match& match, const Operation& last) {
     const auto seen = std::ranges::find(match.seen, operand, &std::pair<int, Shape>::first);
     if (seen == match.seen.end()) return operand;
@@ -243,13 +246,13 @@ class Finder : Dataflow {
     return insert(last, std::move(view));
   }
 
-  /// Whether there is a kernel for it.
+  /// Whether a kernel takes the attention and pays.
   bool fits(const Operation& last, Match& match) {
     for (const int value : {match.q, match.k, match.v, last.output}) {
       if (program_.value(value).format.dtype != DType::f32) return false;
     }
     exchange(match.shapes), exchange(match.seen);
-    const bool taken = runs(attention(last, match));
+    const bool taken = has_paying_kernel(attention(last, match));
     exchange(match.shapes), exchange(match.seen);
     return taken;
   }
@@ -263,7 +266,7 @@ class Finder : Dataflow {
     return op;
   }
 
-  /// What is done to scores head by head is done to queries, in front of `last`.
+  /// Multiplies the queries by the factors of the heads, in front of `last`, in place of the scores.
   int multiplied(int q, int factors, const Operation& last) {
     auto product = std::make_shared<Elementwise>(PointwiseChain{{.function = Pointwise::mul, .operand = 1}});
     return insert(last, operation_of(last.name + " (queries)", std::move(product), {q, factors}, shape(q)));

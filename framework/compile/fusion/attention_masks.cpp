@@ -5,10 +5,10 @@
 namespace lamina::detail {
 namespace {
 
-/// Of the sum, which a plan keeps: 64 MB.
+/// The most elements of the sum, which a plan keeps: 64 MB.
 constexpr std::int64_t max_elements = std::int64_t{1} << 24;
 
-/// Extent `d` of a mask as if it had as many dimensions as the scores.
+/// Extent of a mask at dimension `d` of the scores; 1 where the mask has fewer dimensions.
 std::int64_t mask_extent(const ScoreMask& mask, std::size_t d) {
   const std::size_t rank = mask.values.shape().rank(), missing = mask.scores.rank() - rank;
   return d < missing ? 1 : mask.values.shape()[static_cast<int>(d - missing)];

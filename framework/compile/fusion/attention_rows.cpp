@@ -1,5 +1,5 @@
-// Attention of which one row of each image and head is read, as of the class token in a transformer's last block: of
-// that row's query alone.
+// Attention of which only one row of each image and head is read, such as the class token's in a transformer's last
+// block, is computed for that row's query alone.
 
 #include <memory>
 #include <optional>
@@ -48,7 +48,7 @@ class AttentionRows : Dataflow {
   void narrow(Operation& move) {
     const auto taken = move_of(&move);
     Operation* const attention = taken ? only_for(move.inputs[0]) : nullptr;
-    const auto problem = solves<AttentionProblem>(attention);
+    const auto problem = solved_by<AttentionProblem>(attention);
     if (!problem || problem->causal || attention->inputs.size() != 3) return;
     if (program_.value(attention->output).format.dtype != DType::f32) return;  // a network's own f16
     const auto row = one_row(*taken, shape(attention->output), shape(move.output));
@@ -65,7 +65,7 @@ class AttentionRows : Dataflow {
     narrower.module = std::make_shared<Fixed<AttentionProblem>>(*problem, result, DType::f32);
     narrower.inputs[0] = query.output;
     const Shape before = std::exchange(program_.value(attention->output).shape, result);
-    if (!runs(narrower)) {
+    if (!has_paying_kernel(narrower)) {
       program_.value(attention->output).shape = before;
       return;
     }

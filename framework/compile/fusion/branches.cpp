@@ -14,7 +14,7 @@
 namespace lamina::detail {
 namespace {
 
-/// Of a PerChannel's numbers, of which there may be one for all channels.
+/// A channel's number; there may be one number for all channels.
 double of_channel(const std::vector<double>& numbers, std::size_t channel) {
   return numbers[numbers.size() == 1 ? 0 : channel];
 }
@@ -25,10 +25,10 @@ struct TwoTerms {
   double sign;
 };
 
-/// What a value is of the one that all its branches read.
+/// A value as a sum of branches that all read one value.
 struct Sum {
-  int source = Dataflow::none;   ///< none: the value stands for itself
-  int carrier = Dataflow::none;  ///< the convolution among them that has every tap of the others
+  int source = none;   ///< the value that the branches read; none: no sum was found
+  int carrier = none;  ///< the branch that is a convolution with every tap of the others
   int branches = 1, depth = 0;
 };
 
@@ -45,7 +45,8 @@ int same_column(const ConvGeometry& g, int tap, const ConvGeometry& wide) {
   return same_place(tap, g.padding_width, g.dilation_width, wide.kernel_width, wide.padding_width, wide.dilation_width);
 }
 
-/// Whether weights of `wide` can say what `g` computes. A tap that no branch has would make NaN of an infinite pixel.
+/// Whether a convolution of geometry `wide` can compute what one of geometry `g` does. It must have no tap that no
+/// branch has: a weight of zero there would make NaN of an infinite pixel.
 bool covers(const ConvGeometry& wide, const ConvGeometry& g) {
   bool taps = true;
   for (int r = 0; r < g.kernel_height; ++r) taps = taps && same_row(g, r, wide) >= 0;
@@ -55,7 +56,7 @@ bool covers(const ConvGeometry& wide, const ConvGeometry& g) {
          g.out_height == wide.out_height && g.out_width == wide.out_width;
 }
 
-/// The value itself, as a convolution.
+/// The convolution that gives the value itself.
 ConvGeometry identity(const ConvGeometry& like) {
   ConvGeometry g = like;
   g.out_channels = g.groups = g.in_channels, g.out_height = g.in_height, g.out_width = g.in_width;
@@ -73,7 +74,8 @@ class Branches : Dataflow {
     for (const Operation& op : program_.operations) {
       if (!op.view && op.second_output == none) sums_[index(op.output)] = sum_of(op);
     }
-    // The longest sums first; those that they are made of are gone then.
+    // From the last operation to the first, so that the longest sums come first; the sums that are part of them are
+    // gone then.
     for (std::size_t i = program_.operations.size(); i-- > 0;) {
       Operation& op = program_.operations[i];
       if (op.module == nullptr || op.view) continue;
@@ -84,9 +86,9 @@ class Branches : Dataflow {
   }
 
  private:
-  static constexpr int deepest = 64;  // what is added one after the other: it is looked through for each of them
+  static constexpr int deepest = 64;  // the most additions in a row: each addition looks through all before it
 
-  /// As a term of what its only reader computes.
+  /// A value as a term of the sum that its reader computes: itself a sum if it has one reader, else just the value.
   Sum term(int value) {
     const Sum& sum = sums_[index(value)];
     return only_for(value) == nullptr || sum.source == none || sum.depth == deepest ? Sum{.source = value} : sum;
@@ -110,7 +112,7 @@ class Branches : Dataflow {
     return {a.source, carrier, a.branches + b.branches, std::max(a.depth, b.depth) + 1};
   }
 
-  /// Of two convolutions, or one and a value itself.
+  /// The one of two convolutions that covers the other; `none` as an argument stands for the value itself.
   int wider(int a, int b) const {
     if (a == none) std::swap(a, b);
     if (a == none) return none;
@@ -127,7 +129,7 @@ class Branches : Dataflow {
     return conv;
   }
 
-  /// The one function of f32 that an operation applies.
+  /// The function that an operation applies, if it applies only one.
   static const PointwiseStep* only_step(const Operation& op) {
     const PointwiseChain* const chain = chain_of(*op.module);
     return chain != nullptr && chain->size() == 1 ? chain->data() : nullptr;
@@ -142,7 +144,7 @@ class Branches : Dataflow {
     return TwoTerms{op.inputs[0], op.inputs[1], function == Pointwise::add ? 1.0 : -1.0};
   }
 
-  /// The one of the values that an operation reads of which it makes an image of that shape; the others are known.
+  /// The only operand of an operation on images that is not known, if it has the result's shape; else none.
   int only_unknown(const Operation& op) const {
     if (op.inputs.empty() || shape(op.output).rank() != 4) return none;
     const auto known = [&](int value) { return program_.value(value).constant.defined(); };
@@ -150,7 +152,7 @@ class Branches : Dataflow {
     return found == op.inputs.end() || shape(*found) != shape(op.output) ? none : *found;
   }
 
-  /// What it multiplies that by, and adds to it.
+  /// What an operation multiplies that operand by, and adds to it.
   std::optional<PerChannel> factors_of(const Operation& op) const {
     if (const auto* norm = dynamic_cast<const BatchNorm2d*>(op.module.get())) {
       for (const Module::Parameter& parameter : norm->parameters()) {
@@ -191,7 +193,7 @@ class Branches : Dataflow {
     join(op, std::move(merged), {});
   }
 
-  /// A value's share of the weights and of the bias, times a number for each channel.
+  /// Adds a value, times a number for each channel, to the weights and the bias.
   void add(int value, int source, std::vector<double> times, Operation& merged) {
     if (value == source) return add(identity(geometry_), {}, times);
     const Operation& op = *computes(value);
@@ -216,12 +218,12 @@ class Branches : Dataflow {
     for (std::size_t c = 0; c < bias_.size(); ++c) bias_[c] += times[c] * static_cast<double>(number(c));
   }
 
-  /// The weights [out, in / groups, rows, columns] of a convolution; none: all are 1.
+  /// Adds the weights [out, in / groups, rows, columns] of a convolution; if there are none, each is 1.
   void add(const ConvGeometry& g, std::span<const float> weights, const std::vector<double>& times) {
     const int filters = g.out_channels / g.groups, channels = g.group_in_channels();
     const int wide_filters = geometry_.out_channels / geometry_.groups, wide_channels = geometry_.group_in_channels();
     const auto in_window = static_cast<std::size_t>(geometry_.kernel_height * geometry_.kernel_width);
-    std::vector<std::size_t> taps;  // of the wide window, by tap of this one
+    std::vector<std::size_t> taps;  // by tap of this window: the tap of the wide window at its place
     for (int r = 0; r < g.kernel_height; ++r) {
       for (int s = 0; s < g.kernel_width; ++s) {
         const int tap = same_row(g, r, geometry_) * geometry_.kernel_width + same_column(g, s, geometry_);
@@ -232,7 +234,7 @@ class Branches : Dataflow {
     for (int o = 0; o < g.out_channels; ++o) {
       const double scale = times[static_cast<std::size_t>(o)];
       const std::size_t filter = static_cast<std::size_t>(o) * static_cast<std::size_t>(wide_channels);
-      const int first = o / filters * channels - o / wide_filters * wide_channels;  // of the wide group's channels
+      const int first = o / filters * channels - o / wide_filters * wide_channels;  // within the wide group
       for (int c = first; c < first + channels; ++c) {
         double* const window = &weights_[(filter + static_cast<std::size_t>(c)) * in_window];
         for (const std::size_t tap : taps) {
@@ -243,7 +245,7 @@ class Branches : Dataflow {
     }
   }
 
-  /// False if the type does not hold them.
+  /// Rounds numbers to f32; false if `type` cannot hold them.
   static bool rounded(const std::vector<double>& exact, DType type, Tensor& to) {
     const double largest = type == DType::f16 ? 65504.0 : static_cast<double>(std::numeric_limits<float>::max());
     std::ranges::transform(exact, to.values<float>().begin(), [](double value) { return static_cast<float>(value); });

@@ -1,7 +1,7 @@
-// What is done to a convolution's codes by the convolution itself. Its kernel makes the codes of its operand, adds its
-// bias to its sums, rounds these to its own codes, and then gives what they stand for, adds that to others and rounds
-// again, looks up what a table has for them, or finds the largest of a window. The bits are those of the operations by
-// themselves; only a bias that is whole is not rounded by itself (WholeBiases).
+// Lets convolutions in eight bits do what stands before and behind them. Such a kernel can round its operand to codes,
+// add its bias to its sums and round these to codes. Then it can give the numbers that these stand for, add them to
+// others and round again, look codes up in a table, or find the largest of a window. The bits are those of the separate
+// operations, except that a whole bias is not rounded by itself (WholeBiases).
 
 #include <algorithm>
 #include <map>
@@ -17,8 +17,8 @@
 namespace lamina::detail {
 namespace {
 
-/// A bias in floats that is a whole number of the sums' units, as what a quantiser adds behind a MatMul is, is added to
-/// the sums of codes: their rounding is then the only one.
+/// If a bias in floats is a whole number of the sums' units, as quantisers write it behind a MatMul, it is added to the
+/// sums of codes. So there is only one rounding, that of the sums.
 class WholeBiases : Dataflow {
  public:
   using Dataflow::Dataflow;
@@ -40,21 +40,21 @@ class WholeBiases : Dataflow {
     const auto copy = std::make_shared<Layer>(*layer);
     copy->set_eight_bits(std::move(eight));
     whole.module = copy;
-    if (!runs(whole)) return false;
+    if (!has_paying_kernel(whole)) return false;
     replace(op, std::move(whole));
     return true;
   }
 };
 
-/// What is computed of one value's codes and nothing else, through whatever else is rounded between, is one table: x
-/// times its sigmoid, a GELU in steps.
+/// If a value depends on the codes of one other value alone, even through several steps that round, one table of 256
+/// codes gives it: x times its sigmoid, a GELU in steps.
 class Tables : Dataflow {
  public:
   using Dataflow::Dataflow;
 
   void compose() {
     for (Operation& op : program_.operations) {
-      const auto problem = solves<PointwiseProblem>(&op);
+      const auto problem = solved_by<PointwiseProblem>(&op);
       if (!problem || problem->compute != DType::f32 || !is_coded(op.output) || is_output(op.output)) continue;
       if (const auto table = table_of(*problem, op)) take(op, root_of(op.inputs[0]), *table);
     }
@@ -69,7 +69,7 @@ class Tables : Dataflow {
 
   int root_of(int value) const { return known_.contains(value) ? known_.at(value).root : value; }
 
-  /// Whether every kernel rounds it alike.
+  /// Whether every kernel gives the same bits for a step.
   static bool is_exact(const PointwiseStep& step) {
     using enum Pointwise;
     const Pointwise exact[] = {identity, add, sub, mul, min, max, relu, clip};
@@ -96,10 +96,10 @@ class Tables : Dataflow {
     Operation shorter = op;
     shorter.module = std::make_shared<Elementwise>(PointwiseChain{look_up(std::make_shared<const CodeTable>(table))});
     shorter.inputs = {root};
-    if (runs(shorter)) replace(op, std::move(shorter));
+    if (has_paying_kernel(shorter)) replace(op, std::move(shorter));
   }
 
-  std::map<int, Known> known_;  // by value: what it is of another
+  std::map<int, Known> known_;  // by value: of which value it is a table
 };
 
 class CodeEnds : Dataflow {
@@ -114,7 +114,7 @@ class CodeEnds : Dataflow {
  private:
   void join_one(Operation& op) {
     round_operand(op), pool(op);
-    const auto after = solves<PointwiseProblem>(&op);
+    const auto after = solved_by<PointwiseProblem>(&op);
     if (!after || after->compute != DType::f32) return;
     if (!is_coded(op.output)) {
       if (after->chain == PointwiseChain{{Pointwise::identity}}) read<ConvProblem>(op) || read<LinearProblem>(op);
@@ -129,7 +129,8 @@ class CodeEnds : Dataflow {
       take_known<ConvProblem>(op, *after, place, 2) || take_known<LinearProblem>(op, *after, place, 0);
       return;
     }
-    // With the later of the convolutions that compute its operands: the earlier ones are done by then.
+    // Joins with the later of the two convolutions that compute the operands, since the other operand is computed by
+    // then.
     const int later = producer(op.inputs[0]) > producer(op.inputs[1]) ? 0 : 1;
     for (const int place : {later, 1 - later}) {
       const int other = op.inputs[index(1 - place)];
@@ -141,11 +142,11 @@ class CodeEnds : Dataflow {
     }
   }
 
-  /// Numbers that become codes for a convolution alone.
+  /// Lets a convolution round its operand to codes, if nobody else reads those codes.
   void round_operand(Operation& op) {
     auto problem = of_codes(op);
     Operation* const rounding = problem ? only_computes(op.inputs[0]) : nullptr;
-    const auto before = solves<PointwiseProblem>(rounding);
+    const auto before = solved_by<PointwiseProblem>(rounding);
     if (!before || before->chain != PointwiseChain{{Pointwise::identity}}) return;
     if (!is_coded(rounding->output) || is_coded(rounding->inputs[0])) return;
     problem->prologue = {rounding_to(rounding->output)};
@@ -153,7 +154,7 @@ class CodeEnds : Dataflow {
   }
 
   void pool(Operation& op) {
-    const auto pool = solves<PoolProblem>(&op);
+    const auto pool = solved_by<PoolProblem>(&op);
     if (!pool || pool->kind != PoolKind::largest || !is_coded(op.inputs[0]) || !is_coded(op.output)) return;
     Operation* const product = only_computes(op.inputs[0]);
     auto problem = product == nullptr ? std::nullopt : of_codes(*product);
@@ -182,7 +183,7 @@ class CodeEnds : Dataflow {
     return join(op, product.inputs, *std::move(problem), {&product});
   }
 
-  /// With known numbers for each channel, the last extent but `trailing` others.
+  /// Joins an operation with known numbers for each channel; `trailing` extents stand behind that of the channels.
   template <class Problem>
   bool take_known(Operation& op, const PointwiseProblem& after, std::size_t place, int trailing) {
     auto problem = product_of<Problem>(op.inputs[place]);
@@ -202,7 +203,8 @@ class CodeEnds : Dataflow {
     return problem.epilogue.chain.back().function == Pointwise::to_codes;
   }
 
-  /// What gives a value that nobody else reads, rounded to its codes, behind which may be known numbers.
+  /// The problem of the product that computes a value with one reader and rounds it to codes. Known numbers may be
+  /// applied behind the rounding.
   template <class Problem>
   std::optional<Problem> product_of(int value) const {
     if (!is_coded(value) || readers(value).size() != 1 || producer(value) == none) return {};

@@ -1,6 +1,6 @@
-// Factors and summands of the channels in front of a convolution: what is known of them becomes its weights and its
-// bias; by factors of each image it multiplies as it reads. A number that another convolution multiplies its results by
-// is such a factor, too.
+// Factors and summands of channels in front of a convolution. Known ones become part of its weights and its bias;
+// factors that differ from image to image it multiplies by as it reads. A number by which another convolution
+// multiplies its results counts as a factor, too.
 
 #include <algorithm>
 #include <cmath>
@@ -16,9 +16,10 @@
 namespace lamina::detail {
 namespace {
 
-/// (factor scale + own) x + shift, each a number for a channel, but for the factor: a value [N, C, 1, 1], or 1.
+/// (factor scale + own) x + shift. Scale, own and shift are a number for each channel; factor is a value [N, C, 1, 1]
+/// or, if there is none, 1.
 struct Affine {
-  int x = Dataflow::none, factor = Dataflow::none;
+  int x = none, factor = none;
   std::vector<double> scale, own, shift;
 };
 
@@ -37,7 +38,7 @@ class FactorsInFront : Dataflow {
   }
 
  private:
-  /// A number for each channel of an image; nothing of what is not known.
+  /// A known value as a number for each channel of an image; nothing if it is not known.
   std::optional<std::vector<double>> known_of(int value, std::int64_t channels) const {
     const Tensor& known = program_.value(value).constant;
     if (!known.defined() || known.dtype() != DType::f32) return std::nullopt;
@@ -48,7 +49,7 @@ class FactorsInFront : Dataflow {
     return fits ? std::optional(std::vector<double>(values.begin(), values.end())) : std::nullopt;
   }
 
-  /// What functions that multiply and add make of one of their inputs, x itself being added as well.
+  /// An operation that multiplies and adds as an Affine of one of its inputs, x. It may add x itself, too.
   std::optional<Affine> affine_of(const Operation& op) const {
     const PointwiseChain& chain = *chain_of(*op.module);
     std::vector<int> inputs = op.inputs;
@@ -86,8 +87,8 @@ class FactorsInFront : Dataflow {
     return {.scale = std::vector(count, factor), .own = std::vector(count, 0.0), .shift = std::vector(count, 0.0)};
   }
 
-  /// The convolution's weights and biases behind that, its channels multiplied if the numbers are known; undefined
-  /// where one is not finite.
+  /// Weights and bias of a convolution that takes the affine function in. The weights are multiplied if all factors are
+  /// known. Both are undefined if a number would not be finite.
   static std::pair<Tensor, Tensor> multiplied(const ConvProblem& conv, const Affine& a) {
     const ConvGeometry& g = conv.geometry;
     const std::int64_t all = conv.weight.numel(), filters = g.out_channels;
@@ -121,12 +122,12 @@ class FactorsInFront : Dataflow {
     return {both.slice(0, all).view(conv.weight.shape()), both.slice(all, all + filters)};
   }
 
-  /// A number that a convolution multiplies functions of its sums by, as networks without norms do (Brock et al.,
-  /// "High-Performance Large-Scale Image Recognition Without Normalization", 2021), is taken over by the convolutions
-  /// that alone read them: without it they may be one function, which kernels have inlined. What is stored is smaller
-  /// then, so it does not leave f16's range.
+  /// Networks without norms multiply the results of a function by a number (Brock et al., "High-Performance Large-Scale
+  /// Image Recognition Without Normalization", 2021). If only convolutions read the results, they take the number over:
+  /// the function that is left may be one that kernels have inlined. The stored results are smaller then, so they stay
+  /// in f16's range.
   void pass_on(Operation& op) {
-    constexpr double most = 8;  // of f16's small numbers three bits are lost
+    constexpr double most = 8;  // f16's smallest results lose three bits by it
     const auto conv = op.module == nullptr ? std::nullopt : convolution(op, op.inputs.size());
     if (!conv || conv->epilogue.pool || conv->epilogue.chain.size() < 2 || is_coded(op.output)) return;
     const PointwiseStep& last = conv->epilogue.chain.back();
@@ -144,14 +145,14 @@ class FactorsInFront : Dataflow {
     }
     Operation shorter = op;
     shorter.module = dynamic_cast<const Conv2d&>(*op.module).without_last_function();
-    if (longer.empty() || !runs(shorter)) return;
+    if (longer.empty() || !has_paying_kernel(shorter)) return;
     for (std::size_t i = 0; i < all.size(); ++i) replace(operation(all[i]), std::move(longer[i]));
     replace(op, std::move(shorter));
   }
 
-  /// A convolution of (factor scale + own) x + shift: what is known of that is the weights' and the bias's, computed in
-  /// double precision and rounded once, and the factors are what it multiplies by as it reads. Padding is of zeros, to
-  /// which nothing is added.
+  /// Makes a convolution of (factor scale + own) x + shift one of x. The known numbers go into weights and bias,
+  /// computed in double precision and rounded once; it multiplies by the other factors as it reads. With padding there
+  /// must be no shift, because padded zeros are not shifted.
   void take(Operation& op) {
     const auto conv = op.module == nullptr ? std::nullopt : convolution(op, op.inputs.size());
     Operation* const before = conv ? only_for(op.inputs[0]) : nullptr;
@@ -170,7 +171,7 @@ class FactorsInFront : Dataflow {
     const Shape image = shape(before->output);
     if (!known) longer.inputs.insert(longer.inputs.begin() + 1, plain ? a->factor : before->output);
     if (!plain) program_.value(before->output).shape = shape(a->factor);
-    if (!runs(longer)) {
+    if (!has_paying_kernel(longer)) {
       program_.value(before->output).shape = image;
       return;
     }

@@ -1,7 +1,8 @@
-// Channels by eights. Kernels on tensor cores want them so in 16 bits; a layer of 149 or 195 filters runs on slower
-// ones. It gets some more that are zero, and so does everything between it and the next products, channel by channel.
-// Those products read the first channels alone, as a slice, so nothing that is in the others, NaN for one, gets into a
-// sum; moves step over them.
+// Rounds numbers of channels up to multiples of eight. In 16 bits, kernels on tensor cores want such numbers; a layer
+// of 149 or 195 filters runs on slower kernels. So it gets further filters that are zero, and the operations between it
+// and the next products, which work channel by channel, get as many channels. The next products read the first channels
+// alone, as a slice: what the added channels hold, which may be NaN, gets into no sum. Moves step over the added
+// channels.
 
 #include <algorithm>
 #include <vector>
@@ -12,7 +13,7 @@
 namespace lamina::detail {
 namespace {
 
-/// With zeros behind, along the first dimension.
+/// The values with zeros behind them, up to `count` along the first dimension.
 Tensor lengthened(const Tensor& values, std::int64_t count) {
   if (!values.defined()) return {};
   Shape shape = values.shape();
@@ -41,7 +42,7 @@ class Filters : WiderChannels {
 
  private:
   void widen_with(int first) {
-    const auto found = pays(first) ? paying(first) : std::nullopt;  // as it is now that others have been widened
+    const auto found = pays(first) ? paying(first) : std::nullopt;  // asked again: other values are wider now
     if (!found) return;
     const std::vector<int>& values = found->values;
     const std::int64_t more = round_up(extent(first, 1), together);
@@ -51,7 +52,7 @@ class Filters : WiderChannels {
     std::vector<Operation> wide;
     for (const int value : values) wide.push_back(widened(operation(producer(value)), more));
     for (const int value : found->copied) {
-      std::vector<std::size_t> at;  // which of them read it
+      std::vector<std::size_t> at;  // which of `wide` read the value
       for (std::size_t i = 0; i < wide.size(); ++i) {
         if (std::ranges::find(wide[i].inputs, value) != wide[i].inputs.end()) at.push_back(i);
       }
@@ -66,7 +67,7 @@ class Filters : WiderChannels {
     }
   }
 
-  /// `op` reads the channels that a value has now, of `more`.
+  /// Lets `op` read only the channels that a value has now, once the value has `more` channels.
   void read_first(Operation& op, int value, std::int64_t more) {
     if (auto move = move_over(op, value, more)) {
       const Shape to = shape(op.output);
@@ -84,7 +85,7 @@ class Filters : WiderChannels {
     replace(op, std::move(by));
   }
 
-  /// An operation whose result has so many channels, of which the last are nobody's.
+  /// The same operation with so many channels in its result; nobody reads those that are added.
   Operation widened(const Operation& op, std::int64_t channels) {
     Operation result = op;
     if (const auto conv = convolution(op)) {
@@ -112,10 +113,10 @@ class Filters : WiderChannels {
     return result;
   }
 
-  /// A layer over rows, of which moves read the results.
+  /// Gives a layer over rows further filters, if only moves read its results.
   void fill(Operation& op, LinearProblem& problem) {
     const std::int64_t filters = problem.out, more = round_up(filters, together);
-    const bool of_rows = extent(op.inputs[0], -1) == problem.in;  // no image that it makes a row of
+    const bool of_rows = extent(op.inputs[0], -1) == problem.in;  // false if the layer flattens an image to a row
     if (!of_rows || problem.eight.defined() || filters < least || filters == more || op.inputs.size() != 1 ||
         !problem.weight.defined() || is_output(op.output)) {
       return;

@@ -11,7 +11,8 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::size_t max_operands = 64;  // of what may become a part: those of one are looked at for each of them
+/// Of an operation that may become part of another: the time grows with the square of their number.
+constexpr std::size_t max_operands = 64;
 
 class Folder : Dataflow {
  public:
@@ -22,19 +23,19 @@ class Folder : Dataflow {
       put_factor_last(operation(i));
       if (read_equal(i) || merge_past(i)) continue;
       const int at = merge(i);
-      // x f(x) may have become one function of x, and that a part of what computes x.
+      // x f(x) may have become one function of x, which can now become part of the operation that computes x.
       if (at != none && operation(at).inputs.size() == 1 && !operation(at).view && !merge_past(at)) merge(at);
     }
     finish();
   }
 
  private:
-  /// Who reads operation i reads an equal pooling or reduction of the same value, as exporters write one for each
-  /// reader.
+  /// Exporters write a pooling or a reduction once for each reader. If operation i is one, and an earlier operation
+  /// does the same to the same value, the readers of i read that one instead.
   bool read_equal(int i) {
     const Operation& op = operation(i);
-    const auto pool = solves<PoolProblem>(&op);
-    const auto reduce = solves<ReduceProblem>(&op);
+    const auto pool = solved_by<PoolProblem>(&op);
+    const auto reduce = solved_by<ReduceProblem>(&op);
     if ((!pool && !reduce) || is_output(op.output) || readers(op.inputs[0]).size() > max_operands) return false;
     for (const int other : readers(op.inputs[0])) {
       if (other == none || other >= i || shape(operation(other).output) != shape(op.output)) continue;
@@ -46,7 +47,7 @@ class Folder : Dataflow {
     return false;
   }
 
-  /// (a x) y as (x y) a, where others read x too: then x and y may be what one function is made of, as GELU's are.
+  /// Makes (a x) y into (x y) a if others read x too: x and y may be the two parts of one function, as GELU has them.
   void put_factor_last(Operation& op) {
     const PointwiseStep product = {.function = Pointwise::mul, .operand = 1};
     const PointwiseChain* const chain = op.module == nullptr ? nullptr : chain_of(*op.module);
@@ -66,8 +67,8 @@ class Folder : Dataflow {
     }
   }
 
-  /// Makes operation i part of one that computes an input of it, if that can be and nobody else reads that input.
-  /// The operation that now does both; none if there is no such operation.
+  /// Makes operation i part of an operation that computes one of its inputs, if nobody else reads that input and the
+  /// joined operation has a kernel. Returns the operation that now does both, or none.
   int merge(int i) {
     const std::vector<int> inputs = operation(i).inputs;
     if (inputs.size() > max_operands) return none;
@@ -75,7 +76,8 @@ class Folder : Dataflow {
     for (std::size_t place = 0; place < inputs.size(); ++place) {
       if (only_for(inputs[place]) != nullptr) places.push_back(place);
     }
-    // Into what costs more than passing over its result, and of those the last: it may be moved behind the others.
+    // Prefers operations that do more than elementwise functions, and among those the last one: it can stay where it
+    // is, behind all others.
     const auto rank = [&](std::size_t place) {
       const int at = producer(inputs[place]);
       return std::pair(dynamic_cast<const Elementwise*>(operation(at).module.get()) == nullptr, at);
@@ -87,7 +89,8 @@ class Folder : Dataflow {
     return none;
   }
 
-  /// Whether a norm alone reads it: that sees past a shape of its rows, and reads an image as it is stored.
+  /// Whether a norm is the value's only reader. A norm sees past a change of shape that keeps its rows, and so reads an
+  /// image as it is stored.
   bool is_for_norm(int value) const {
     const int reader = only_reader(value);
     return reader != none && problem_of<NormProblem>(operation(reader)).has_value();
@@ -99,7 +102,7 @@ class Folder : Dataflow {
     Operation& before = operation(at);
     if (next.inputs.size() > 1 && (before.view || shape(source) != shape(next.output))) return none;
     if (next.view && is_for_norm(next.output)) return none;
-    Operation longer;  // but for its names
+    Operation longer;  // names are set below
     longer.inputs = before.inputs, longer.output = next.output;
     std::vector<Module::Operand> operands(next.inputs.size());
     for (std::size_t n = 0; n < next.inputs.size(); ++n) {
@@ -114,14 +117,15 @@ class Folder : Dataflow {
     if (absorbed.parameters) longer.inputs = before.inputs;
     if (longer.module == nullptr) return none;
     longer.view = before.view && longer.module->is_view({&shape(longer.inputs[0]), 1});
-    if (!longer.view && !runs(longer)) return none;
+    if (!longer.view && !has_paying_kernel(longer)) return none;
 
-    const bool is_own = before.view;  // what follows a view takes it in, and the operation is its own from then on
+    const bool is_own = before.view;  // the operation that follows a view takes the view in, and keeps its own name
     longer.name = std::move(is_own ? next.name : before.name);
     longer.fused = std::move(is_own ? next.fused : before.fused);
     if (!is_own && (!next.view || problem_of<MoveProblem>(before))) take_names(longer, next);
     program_.value(longer.output).name = program_.value(source).name;
-    // In the place of the one or, if it reads more than that one did, of the other.
+    // It stands in the place of the first operation or, if it has more inputs than that one had, of the second: they
+    // are computed by then.
     if (longer.inputs.size() > before.inputs.size()) {
       replace(next, std::move(longer));
       return i;
@@ -131,13 +135,14 @@ class Folder : Dataflow {
     return at;
   }
 
-  /// A function, and a number for each row or channel if it is of those.
+  /// A function; with a number for each row or channel, if its second operand is such numbers.
   struct Done {
     std::shared_ptr<const Module> module;
     Tensor numbers = {};
   };
 
-  /// What an operation does to input `place`, which alone is not known; nothing if it is more than functions.
+  /// The functions that an operation applies to input `place`, if its other input is known; nothing if it does anything
+  /// else.
   std::vector<Done> done_by(const Operation& op, std::size_t place) const {
     if (const auto* norm = dynamic_cast<const BatchNorm2d*>(op.module.get()); norm != nullptr) {
       const auto [scale, shift] = norm->coefficients();
@@ -154,7 +159,8 @@ class Folder : Dataflow {
     return {{op.module, numbers}};
   }
 
-  /// Whether it is a move that leaves nothing out and adds nothing: functions of elements may go before it.
+  /// Whether an operation is a move that leaves nothing out and adds nothing. Functions of single elements may then be
+  /// applied before it instead of after it.
   bool moves_all(const Operation& op) const {
     const auto move = move_of(&op);
     const auto is_inside = [](const MoveProblem::Axis& axis) {
@@ -164,8 +170,8 @@ class Folder : Dataflow {
            std::ranges::all_of(move->axes, is_inside);
   }
 
-  /// What is done to rows under another shape, to the channels of a concatenation, or to elements elsewhere, is done by
-  /// what computes those, if nothing else reads them and all of them take it in.
+  /// Lets an elementwise operation behind a change of shape, a concatenation or a move be done in front of that, by the
+  /// operations that compute its operands, if those have no other readers and all of them take the function in.
   bool merge_past(int i) {
     Operation& next = operation(i);
     if (next.view || next.inputs.empty() || shape(next.output).rank() < 2) return false;
@@ -174,7 +180,7 @@ class Folder : Dataflow {
     if (between == nullptr || shape(between->output) != shape(next.output)) return false;
     const Program::Value &from = program_.value(between->output), &to = program_.value(next.output);
     if (from.format.dtype != to.format.dtype || from.quantization != to.quantization) return false;
-    const auto concat = solves<ConcatProblem>(between);
+    const auto concat = solved_by<ConcatProblem>(between);
     const bool moves = !between->view && !concat && moves_all(*between);
     if (!between->view && !moves && (!concat || concat->dim != 1)) return false;
     const int axis = concat ? 1 - static_cast<int>(shape(next.output).rank()) : -1;
@@ -199,7 +205,7 @@ class Folder : Dataflow {
         if (absorbed.module == nullptr || (numbers.defined() && !absorbed.parameters)) return false;
         longer.back().module = absorbed.module;
       }
-      if (!runs(longer.back())) return false;
+      if (!has_paying_kernel(longer.back())) return false;
       take_names(longer.back(), next);
       first += concat ? shape(input)[1] : 0;
     }
@@ -212,7 +218,7 @@ class Folder : Dataflow {
     return true;
   }
 
-  /// Numbers [C, 1, ...] of some channels.
+  /// Those of the numbers [C, 1, ...] that belong to `count` channels from `first` on.
   static Tensor channels_of(const Tensor& numbers, std::int64_t first, std::int64_t count) {
     Shape shape = numbers.shape();
     for (int d = 0; d < static_cast<int>(shape.rank()); ++d) shape.set(d, shape[d] == numbers.numel() ? count : 1);

@@ -1,7 +1,7 @@
-// Squeeze and excitation: the means of an image's channels, two layers of them, and the image times what comes, become
-// one operation where a kernel does all of it. Where a convolution multiplies the image as it reads it, as one of codes
-// is made to here, or other functions do, the operation gives the factors alone; so does that of a global response
-// norm, the roots of the channels' squares and a norm of them.
+// Squeeze and excitation: the means of an image's channels, two layers on them, and the image times the result. They
+// become one operation where a kernel does all of it. Where the image is multiplied by a convolution as it reads it
+// (one of codes is made to do so here) or by other functions, the operation gives the factors alone. So does that of a
+// global response norm: the roots of the sums of the channels' squares, and a norm of them.
 
 #include <algorithm>
 
@@ -34,16 +34,16 @@ class Gates : Dataflow {
     return product && product->chain == PointwiseChain{{.function = Pointwise::mul, .operand = 1}};
   }
 
-  /// The factors of the channels of an operation's first input, which it multiplies by before it does anything else.
+  /// The value whose numbers an operation multiplies the channels of its first input by, before it does anything else.
   int scales(const Operation& op) const {
-    if (const auto conv = solves<ConvProblem>(&op)) return conv->scaled() ? op.inputs[1] : none;
-    const auto functions = op.inputs.size() < 2 ? std::nullopt : solves<PointwiseProblem>(&op);
+    if (const auto conv = solved_by<ConvProblem>(&op)) return conv->scaled() ? op.inputs[1] : none;
+    const auto functions = op.inputs.size() < 2 ? std::nullopt : solved_by<PointwiseProblem>(&op);
     const bool product = functions && !functions->chain.empty() &&
                          functions->chain[0] == PointwiseStep{.function = Pointwise::mul, .operand = 1};
     return product ? op.inputs[1] : none;
   }
 
-  /// What a convolution of one pixel solves, of codes or not.
+  /// The problem of a convolution of images of one pixel, of codes or not.
   std::optional<ConvProblem> of_a_pixel(const Operation* op, bool codes) const {
     const auto problem = op == nullptr ? std::nullopt : codes ? of_codes(*op) : convolution(*op, 1);
     if (!problem) return std::nullopt;
@@ -53,7 +53,7 @@ class Gates : Dataflow {
   }
 
   bool is_mean(const Operation* op) const {
-    const auto pool = solves<PoolProblem>(op);
+    const auto pool = solved_by<PoolProblem>(op);
     return pool && pool->kind == PoolKind::adaptive && pool->geometry.out_pixels() == 1;
   }
 
@@ -70,7 +70,7 @@ class Gates : Dataflow {
     });
   }
 
-  /// What makes a value of an image, from its reduction on.
+  /// The operations that make a value of an image, from the image's reduction on.
   struct Gate {
     std::vector<Operation*> parts;
     SqueezeExciteProblem problem;
@@ -105,9 +105,9 @@ class Gates : Dataflow {
   /// A norm of the roots of the sums of the squares of the channels.
   std::optional<Gate> response_of(int image, int factors) {
     Operation* const second = only_for(factors);
-    const auto norm = solves<NormProblem>(second);
+    const auto norm = solved_by<NormProblem>(second);
     Operation* const first = norm ? only_for(second->inputs[0]) : nullptr;
-    const auto roots = solves<ReduceProblem>(first);
+    const auto roots = solved_by<ReduceProblem>(first);
     const unsigned pixels = 1u << 2 | 1u << 3;
     if (!roots || roots->kind != Reduction::l2 || roots->dims != pixels || first->inputs[0] != image ||
         shape(factors).rank() != 4)
@@ -122,11 +122,12 @@ class Gates : Dataflow {
     return join_reader(op, image, *gate) || join(op, {image}, gate->problem, gate->parts);
   }
 
-  /// A product of codes that only a convolution reads is not written: its value becomes the factors.
+  /// If only a convolution reads a product of codes, the product is not computed: the convolution reads the factors
+  /// instead.
   bool join_reader(Operation& op, int image, const Gate& gate) {
     const bool one = is_coded(op.output) && readers(op.output).size() == 1 && !is_output(op.output);
     Operation* const conv = one ? &operation(*readers(op.output).begin()) : nullptr;
-    auto reads = solves<ConvProblem>(conv);
+    auto reads = solved_by<ConvProblem>(conv);
     if (!reads || !reads->eight.defined() || reads->scaled() || conv->inputs[0] != op.output) return false;
     Program::Value& value = program_.value(op.output);
     const Program::Value product = value;
@@ -140,7 +141,7 @@ class Gates : Dataflow {
     longer.module = std::make_shared<Fixed<ConvProblem>>(*std::move(reads), shape(conv->output), DType::f32);
     SqueezeExciteProblem factors = gate.problem;
     factors.multiplies = false, factors.product = product.quantization;
-    if (runs(longer) && join(op, {image}, std::move(factors), gate.parts)) {
+    if (has_paying_kernel(longer) && join(op, {image}, std::move(factors), gate.parts)) {
       replace(*conv, std::move(longer));
       return true;
     }

@@ -1,5 +1,6 @@
-// Convolutions whose windows reach beyond the image with all of a tap: dilated ones of small maps, and any of maps of a
-// few pixels. Before the kernels are chosen, so that one of a single live tap is a 1x1 layer like others.
+// Removes taps of convolutions that only ever see padding: those of dilated convolutions of small maps, and of any
+// convolution of maps of a few pixels. This comes before kernels are chosen, so that a convolution with a single tap
+// left is a 1x1 layer like others.
 
 #include "lamina/compile/dataflow.h"
 

@@ -1,6 +1,6 @@
-// One Map in the place of several: what one writes for another alone is computed where it is read. Where the elements
-// of what is between them lie, once formats and places are settled, says which point of the one belongs to which of the
-// other: turns of layout, joins and changes of shape between them are gone with it.
+// One Map in the place of several: what one Map writes only for another one is computed by its reader. Once formats and
+// places are settled, the addresses of the elements between two Maps tell which point of the one belongs to which point
+// of the other. So changes of layout, concatenations and changes of shape between them disappear too.
 
 #include <algorithm>
 #include <type_traits>
@@ -13,12 +13,12 @@ namespace lamina::detail {
 namespace {
 
 constexpr std::size_t most_arrays = 8, most_nodes = 64;
-constexpr std::int64_t few_points = 4;   // a reduction of so many is functions
-constexpr std::int64_t small_part = 16;  // one load's share of another's elements
-constexpr std::size_t cheap_nodes = 12;  // to be computed again by each who reads them
-constexpr int gone = 1 << 20;            // the number of the array that goes
+constexpr std::int64_t few_points = 4;   // a reduction of up to so many points is written out as functions
+constexpr std::int64_t small_part = 16;  // of the largest load's elements: a smaller load does not count
+constexpr std::size_t cheap_nodes = 12;  // a Map of up to so many nodes may be computed again by each reader
+constexpr int gone = 1 << 20;            // array number of the value between the two Maps, which disappears
 
-/// How often a view's elements are read.
+/// How often each of a view's elements is read.
 std::int64_t repeats_of(const MapProblem& map, const MapView& view) {
   std::int64_t repeats = 1;
   for (std::size_t a = 0; a < map.extents.size(); ++a) {
@@ -40,8 +40,8 @@ int dense_axis(const MapProblem& map, const MapView& view) {
   return -1;
 }
 
-/// Whether most of what is read and written lies side by side along one axis, or, where nothing is reduced, along two:
-/// a square of both is turned in shared memory.
+/// Whether the large arrays that are read and written have their elements side by side along one and the same axis. If
+/// nothing is reduced, two axes will do: squares of both axes are turned in shared memory.
 bool lies_alike(const MapProblem& map) {
   std::int64_t largest = 1;
   for (const MapView& view : map.loads) largest = std::max(largest, volume_of(map, view));
@@ -72,7 +72,7 @@ class Joining : Dataflow {
       if (op.module == nullptr || op.view) continue;
       for (bool longer = true; longer;) {
         const std::optional<MapProblem> map = map_of_operation(op);
-        const std::vector<int> inputs = op.inputs;  // which change
+        const std::vector<int> inputs = op.inputs;  // a copy: takes_in() changes them
         longer = map && std::ranges::any_of(inputs, [&](int value) { return takes_in(op, *map, value); });
       }
     }
@@ -80,7 +80,7 @@ class Joining : Dataflow {
   }
 
  private:
-  /// What an operation does as a Map whose arrays are its inputs.
+  /// An operation as a Map whose arrays are the operation's inputs.
   std::optional<MapProblem> map_of_operation(const Operation& op) const {
     if (op.module == nullptr || op.view || op.second_output != none) return std::nullopt;
     std::optional<MapProblem> result = problem_of<MapProblem>(op);
@@ -101,28 +101,28 @@ class Joining : Dataflow {
     return result;
   }
 
-  /// Whether nobody but the operation looks at the value.
+  /// Whether the operation is the only one that looks at the value.
   bool is_only_for(int value, const Operation& op) const {
     const auto mine = std::ranges::count(op.inputs, value);
     return readers(value).size() == static_cast<std::size_t>(mine) && !is_output(value) && !is_part_[index(value)] &&
            !program_.value(value).constant.defined() && !is_coded(value) && &operation(*readers(value).begin()) == &op;
   }
 
-  /// What writes a value, past changes of shape; none if nothing does, or if the value is a part of what that writes.
-  /// `alone`: whether all of it is for `op`.
+  /// The operation that writes a value, before any changes of shape; none if there is none, or if the value is only
+  /// part of what it writes. `alone`: whether `op` is the only reader.
   int writer_of(int value, const Operation& op, bool& alone) const {
     alone = is_only_for(value, op);
     int from = producer(value);
     while (from != none && operation(from).view) {
       const Operation& view = operation(from);
-      if (program_.value(view.output).whole != none) return none;  // its elements are counted from elsewhere
+      if (program_.value(view.output).whole != none) return none;  // its elements are counted from the whole's first
       alone = alone && is_only_for(view.inputs[0], view);
       from = producer(view.inputs[0]);
     }
     return from;
   }
 
-  /// What an operation writes, as Maps: of a concatenation one for each part.
+  /// An operation as Maps: one Map or, of a concatenation, one for each part.
   std::vector<MapProblem> maps_of_operation(const Operation& op) const {
     if (const auto concat = op.second_output == none ? problem_of<ConcatProblem>(op) : std::nullopt) {
       return maps_of(*concat, PreparedViews(program_, op, options_).preparation);
@@ -131,7 +131,7 @@ class Joining : Dataflow {
     return map ? std::vector{*map} : std::vector<MapProblem>();
   }
 
-  /// Makes what computes that operand part of the operation, which is the Map `second`.
+  /// Makes the operation that computes `value` part of `op`, which is the Map `second`.
   bool takes_in(Operation& op, MapProblem second, int value) {
     bool alone = false;
     const int from = writer_of(value, op, alone);
@@ -173,13 +173,14 @@ class Joining : Dataflow {
     longer.module = std::make_shared<Fixed<MapProblem>>(*std::move(both), shape(op.output),
                                                         is_activation(dtype) ? DType::f32 : dtype);
     longer.answers = {};
-    if (!PreparedViews(program_, longer, options_).are_taken()) return false;
+    if (!PreparedViews(program_, longer, options_).pay()) return false;
     take_names(longer, before);
     replace(op, std::move(longer));
     return true;
   }
 
-  /// Whether others may read it as well: to compute it again takes no more than to read what it would have written.
+  /// Whether a Map may also be joined with one of several readers: computing it again reads hardly more bytes than
+  /// reading its result would.
   static bool is_as_cheap_to_read(const MapProblem& map) {
     std::int64_t read = 0;
     for (const MapView& view : map.loads) read += bytes_of(map, view);
@@ -187,8 +188,8 @@ class Joining : Dataflow {
     return map.reduced == 0 && map.nodes.size() <= cheap_nodes && read <= bytes + bytes / small_part;
   }
 
-  /// Each element of what is between them is computed once, or only moved, or little is computed and cheaply; and no
-  /// thread reduces at several places, of which others would reduce one each.
+  /// Whether joining does not repeat work: each element between the two Maps is computed once, or only moved, or cheap
+  /// to compute again; and no thread does several reductions that several threads would otherwise do.
   static bool pays(const std::vector<MapProblem>& first, const MapProblem& second) {
     const auto places = std::ranges::count(second.loads, gone, &MapView::array);
     if (first[0].reduced != 0 && places > 1) return false;
@@ -197,7 +198,7 @@ class Joining : Dataflow {
       const std::int64_t again = repeats_of(second, view);
       const bool cheap =
           first.size() == 1 && first[0].reduced == 0 && first[0].nodes.size() <= cheap_nodes && second.reduced == 0;
-      const bool moved = first.size() == 1 && first[0].nodes.size() == 1;  // which is read as often as it was
+      const bool moved = first.size() == 1 && first[0].nodes.size() == 1;  // whose operand is read as often then
       if (again > 1 && !moved && !(cheap && again >= small_part)) return false;
     }
     return true;
@@ -211,7 +212,7 @@ class Joining : Dataflow {
     return arrays.size() + both.stores.size() <= most_arrays && both.nodes.size() <= most_nodes && lies_alike(both);
   }
 
-  std::vector<bool> is_part_;  // by value: of another, or others are of it, or somebody looks at it afterwards
+  std::vector<bool> is_part_;  // by value: it is part of another value, or has parts, or is kept for the caller
 };
 
 }  // namespace

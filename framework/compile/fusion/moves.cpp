@@ -1,5 +1,5 @@
-// Moves of elements before anything is fused: one after another becomes one, and those that only exchange rows change
-// places with what is done to each row. Exporters write an attention with seven of them around each of its products.
+// Simplifies moves of elements before anything is fused. Consecutive moves become one, and moves of whole rows change
+// places with operations on single rows. Exporters write seven moves around each product of attention.
 
 #include <algorithm>
 #include <optional>
@@ -17,7 +17,7 @@
 namespace lamina::detail {
 namespace {
 
-constexpr std::size_t longest_row = 256;  // of operations that are looked at together: time grows with their number
+constexpr std::size_t longest_row = 256;  // of operations looked at together: the time grows with their number
 
 class Moves : Dataflow {
  public:
@@ -25,7 +25,7 @@ class Moves : Dataflow {
 
   void simplify() {
     each_move([&](Operation& op, const MoveProblem& problem) {
-      // Of an image under another shape it reads the image, which may be channels last.
+      // A move of an image under another shape reads the image itself, which may be channels last.
       if (const int source = behind_views(op.inputs[0]); source != op.inputs[0]) {
         set_move(op, problem, source, shape(op.output));
       }
@@ -50,7 +50,7 @@ class Moves : Dataflow {
     }
   }
 
-  /// What a value is under another shape. Of a longer row of views, one of them.
+  /// The value that this one is a view of. Behind very many views, one of the views.
   int behind_views(int value) const {
     const Operation* op = computes(value);
     for (std::size_t steps = 0; steps < longest_row && op != nullptr && op->view; ++steps) {
@@ -58,7 +58,7 @@ class Moves : Dataflow {
     }
     return value;
   }
-  /// Everything that reads a value, under any shape; nothing if the caller does, or they are many.
+  /// All operations that read a value under any shape; nothing if the caller reads it, or if there are many readers.
   std::optional<std::vector<int>> all_readers(int value) const {
     std::vector<int> all, views = {value};
     while (!views.empty()) {
@@ -72,7 +72,7 @@ class Moves : Dataflow {
     return all;
   }
 
-  /// As move_of(); also of one that is a view.
+  /// As move_of(), but also if the operation is a view.
   std::optional<MoveProblem> any_move_of(const Operation* op) const {
     return op == nullptr || op->inputs.size() != 1 ? std::nullopt : problem_of<MoveProblem>(*op);
   }
@@ -80,15 +80,15 @@ class Moves : Dataflow {
     const DType dtype = program_.value(op.output).format.dtype;
     replace(op, std::make_shared<Fixed<MoveProblem>>(problem, to, dtype), {source}, to);
   }
-  /// Another first input, and the shape that the result has with it.
+  /// Gives an operation another first input, and its result the shape that follows.
   void replace_input(Operation& op, int input, const Shape& to) {
     std::vector<int> inputs = op.inputs;
     inputs[0] = input;
     replace(op, op.module, std::move(inputs), to);
   }
 
-  /// With the move before it, if whatever reads that one is a move too, or if that one takes nothing but steps: what
-  /// reads it may be able to step so itself.
+  /// Joins a move with the move before it if that one's readers are all moves, or if it has strides alone: its other
+  /// readers may be able to read with them.
   void join(Operation& op, const MoveProblem& second) {
     const int before = op.inputs[0];
     const auto first = any_move_of(computes(before));
@@ -101,7 +101,7 @@ class Moves : Dataflow {
     if (both) set_move(op, *both, computes(before)->inputs[0], shape(op.output));
   }
 
-  /// Whether each row of its result, the last dimension, is made of the same row of its first input alone.
+  /// Whether each row of the result, along the last dimension, depends only on the same row of the first input.
   bool is_rowwise(const Operation* op) const {
     if (op == nullptr || op->inputs.empty() || program_.value(op->inputs[0]).constant.defined()) return false;
     const Shape &from = shape(op->inputs[0]), &to = shape(op->output);
@@ -116,7 +116,7 @@ class Moves : Dataflow {
            std::all_of(op->inputs.begin() + 1, op->inputs.end(), constant);
   }
 
-  /// Whether layers of rows can have results of `rank` dimensions: their known operands broadcast to no fewer.
+  /// Whether the operations of `path` can have results of `rank` dimensions: their known operands must broadcast.
   bool can_have(std::size_t rank, const std::vector<int>& path) const {
     return std::ranges::all_of(path, [&](int i) {
       const std::vector<int>& inputs = operation(i).inputs;
@@ -129,7 +129,7 @@ class Moves : Dataflow {
     return shape;
   }
 
-  /// Behind what is done to each row, if moves follow that.
+  /// Puts a move behind the operations on single rows that follow it, if moves follow those.
   bool sink(Operation& op, const MoveProblem& problem) {
     const int source = op.inputs[0];
     const Shape from = shape(source), to = shape(op.output);
@@ -158,8 +158,7 @@ class Moves : Dataflow {
     return true;
   }
 
-  /// What is done to rows, one operation after the other, done to those of a value in a shape like `rows`. What that
-  /// gives.
+  /// Applies the operations of `path`, which work on single rows, to `value`, in shapes like `rows`; their result.
   int put_behind(int value, const std::vector<int>& path, const Shape& rows) {
     for (const int i : path) {
       Operation& op = operation(i);
@@ -169,15 +168,15 @@ class Moves : Dataflow {
     return value;
   }
 
-  /// In front of what is done to each row, if a move is there.
+  /// Puts a move in front of the operations on single rows before it, if a move stands in front of those.
   void hoist(Operation& op, const MoveProblem& problem) {
-    std::vector<int> path;  // from the move to what is done first
+    std::vector<int> path;  // from the last operation to the first
     int first = behind_views(op.inputs[0]);
     const auto read_once = [&](int value) {  // under any shape
       const auto all = all_readers(value);
       return all && all->size() == 1;
     };
-    const auto has_its_rows = [&](int value) {  // a view may be of other rows
+    const auto has_its_rows = [&](int value) {  // a view may divide the elements into other rows
       return path.empty() || extent(value, -1) == extent(operation(path.back()).inputs[0], -1);
     };
     while (is_rowwise(computes(first)) && read_once(first) && has_its_rows(first)) {
@@ -200,9 +199,9 @@ class Moves : Dataflow {
   }
 
   /// Where the rows of a linear layer become the pixels of images, [N, H, W, C] to [N, C, H, W], and functions follow
-  /// (ConvNeXt's factors of channels and residual sums): a 1x1 convolution behind that move, which can take them in. On
-  /// a GPU one of few channels (talking heads) whatever follows: it is a Map, and planes lie as their readers want
-  /// them.
+  /// (ConvNeXt's factors of channels and residual sums), makes it a 1x1 convolution behind the move, which can take
+  /// them in. On a GPU, one of few channels (talking heads) does so whatever follows: it is a Map, which writes any
+  /// layout.
   void make_convolution(Operation& op, const MoveProblem& problem) {
     const int source = op.inputs[0];
     const View rows = {.shape = shape(source)}, image = {.shape = shape(op.output), .format = {.layout = Layout::nhwc}};
@@ -238,7 +237,7 @@ class Moves : Dataflow {
     conv->set_eight_bits(std::move(eight));
     const std::int64_t n = image.shape[0], h = image.shape[2], w = image.shape[3];
     const Shape before = {n, in, h, w};
-    // Codes are moved before they are read as what they stand for: the convolution reads them.
+    // Codes are moved before they are dequantised, since the convolution reads codes.
     const Operation* const by = conv->eight_bits().defined() ? computes(product->inputs[0]) : nullptr;
     const auto step = by == nullptr || by->inputs.size() != 1 ? std::nullopt : quantization_of(*by->module);
     const bool reads = step && step->kind == QuantizationKind::dequantize;
@@ -260,8 +259,8 @@ class Moves : Dataflow {
     if (last != &op) read_instead(op.output, last->output);
   }
 
-  /// What moves nothing is a view, and does not stand between what can be fused. How an image lies in memory is not
-  /// settled yet: such a move is looked at again then.
+  /// Makes a move that moves nothing a view, which does not keep others from being fused. Moves of images stay: they
+  /// are looked at again when it is settled how an image lies in memory.
   void make_view(Operation& op, const MoveProblem& problem) {
     const View input = {.shape = shape(op.inputs[0])}, output = {.shape = shape(op.output)};
     const bool images = input.shape.rank() == 4 || output.shape.rank() == 4;
@@ -269,10 +268,10 @@ class Moves : Dataflow {
     replace(op, std::make_shared<Reshape>(output.shape), op.inputs, output.shape);
   }
 
-  /// A view in front of what is done to each row, if the rows come out of a view or a move, which may have any shape:
-  /// what reads it may then become part of that.
+  /// Puts a view in front of the operations on single rows before it, if those read a view or a move, whose result can
+  /// have any shape. The view's readers may then become part of them.
   void lift(Operation& op) {
-    std::vector<int> path;  // from the view to what is done first
+    std::vector<int> path;  // from the last of these operations to the first
     int first = behind_views(op.output);
     while (is_rowwise(computes(first)) && only_reader(first) != none) {
       path.push_back(producer(first));
@@ -284,7 +283,8 @@ class Moves : Dataflow {
     const auto move = any_move_of(before);
     if (before == nullptr || !can_have(to.rank(), path) || !(move || before->view)) return;
     const Shape rows = with_rows_of(to, shape(first)[-1]);
-    if (rows != shape(first)) {  // else it stays what it is: a Flatten becomes part of a Linear, a Reshape does not
+    if (rows != shape(first)) {  // with the same shape it stays what it is: a Flatten can become part of a Linear, a
+                                 // Reshape cannot
       const int source = before->inputs[0];
       move ? set_move(*before, *move, source, rows) : replace(*before, std::make_shared<Reshape>(rows), {source}, rows);
     }

@@ -1,9 +1,7 @@
-// Norms that exporters write as steps: what numbers of a row are made into, and each of its elements multiplied by, is
-// one operation.
-//   x / (mean(x) + eps)           the response norm of ConvNeXt V2 (Woo et al., 2023)
-//   x / sqrt(mean(x x) + eps)     an RMS norm
-//   d / sqrt(mean(d d) + eps)     a layer norm, d = x - mean(x)
-//   x / max(l2(x), eps)           directions, as of the queries and keys of XCiT
+// Norms that exporters write as steps: a number is computed of each row, and the row's elements are multiplied or
+// divided by it. They become one operation. x / (mean(x) + eps)           the response norm of ConvNeXt V2 (Woo et al.,
+// 2023) x / sqrt(mean(x x) + eps)     an RMS norm d / sqrt(mean(d d) + eps)     a layer norm, d = x - mean(x) x /
+// max(l2(x), eps)           directions, as of the queries and keys of XCiT
 
 #include "lamina/compile/dataflow.h"
 #include "lamina/compile/program.h"
@@ -21,7 +19,7 @@ class NormsOfSteps : Dataflow {
     for (Operation& op : program_.operations) {
       const PointwiseStep* const step = op.module == nullptr || op.inputs.size() != 2 ? nullptr : step_of(op);
       if (step == nullptr || step->operand != 1) continue;
-      const Pointwise function = step->function;  // what is taken loses its module
+      const Pointwise function = step->function;  // copied: take() removes the module that `step` points into
       if (function == Pointwise::div) take(op, 0, true);
       if (function == Pointwise::mul && !take(op, 0, false)) take(op, 1, false);
     }
@@ -29,24 +27,25 @@ class NormsOfSteps : Dataflow {
   }
 
  private:
-  /// What a function of f32 does, if it is one step.
+  /// The step of an elementwise operation, if it has only one.
   static const PointwiseStep* step_of(const Operation& op) {
     const PointwiseChain* const chain = op.view ? nullptr : chain_of(*op.module);
     return chain != nullptr && chain->size() == 1 ? chain->data() : nullptr;
   }
-  /// The operation that computes a value for one reader alone, by that function: of a value and another one or, if
-  /// `of_number`, a number.
+  /// The operation that computes a value for one reader by that function, if it does; if `of_number`, the function's
+  /// second argument must be a number.
   Operation* step_for(int value, Pointwise function, bool of_number = false) {
     Operation* const op = only_for(value);
     const PointwiseStep* const step = op == nullptr ? nullptr : step_of(*op);
     return step != nullptr && step->function == function && (!of_number || step->operand < 0) ? op : nullptr;
   }
-  /// The one that computes that of rows that lie one after the other, and their length.
+  /// The operation that computes a value for one reader as a reduction of rows that lie one after the other, and the
+  /// length of the rows.
   std::pair<Operation*, std::int64_t> reduced_rows(int value, Reduction kind) {
     Operation* const op = only_for(value);
-    const auto reduce = solves<ReduceProblem>(op);
+    const auto reduce = solved_by<ReduceProblem>(op);
     if (!reduce || reduce->kind != kind) return {};
-    std::vector<std::int64_t> row;  // how many there are, and then 1 for each of what is reduced
+    std::vector<std::int64_t> row;  // the shape of the result: 1 for each reduced dimension
     std::int64_t length = 1;
     for (const std::int64_t extent : shape(op->inputs[0]).extents()) {
       const bool reduced = (reduce->dims >> row.size() & 1) != 0;
@@ -58,7 +57,7 @@ class NormsOfSteps : Dataflow {
     return {op, length};
   }
 
-  /// Of what rows a value is the differences from their means, which others may read as well.
+  /// The value of which this one is the difference from the means of its rows; else none. Both may have other readers.
   int centred(int value, std::int64_t length) {
     const Operation* const less = computes(value);
     const PointwiseStep* const step = less == nullptr ? nullptr : step_of(*less);
@@ -67,7 +66,8 @@ class NormsOfSteps : Dataflow {
     return of == length && mean->inputs[0] == less->inputs[0] ? less->inputs[0] : none;
   }
 
-  /// Input `place` divided by, or times, what the other is of it.
+  /// Makes a norm of an operation that divides input `place` by its other input, or multiplies by it, if that is
+  /// computed of input `place` as above.
   bool take(Operation& op, std::size_t place, bool divided) {
     int x = op.inputs[place], value = op.inputs[1 - place];
     std::vector<Operation*> parts;

@@ -1,5 +1,6 @@
-// Zeros around an image that convolutions alone read are their padding: behind it there may be more of them than in
-// front of it, as TensorFlow pads what is read with strides.
+// Zeros that a move puts around an image become padding of the convolutions, if only convolutions read the result.
+// There may be more zeros behind the image than in front of it, as TensorFlow pads images for convolutions with
+// strides.
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +15,8 @@ struct Zeros {
   Size2d before = 0, behind = 0;
 };
 
-/// Of one side of an image: so many outsides in front of and behind all its elements, which lie `stride` apart.
+/// How many zeros an axis puts in front of and behind the elements of one side of an image, if it has all of them in
+/// order, `stride` apart.
 std::optional<std::pair<int, int>> around(const MoveProblem::Axis& axis, std::int64_t elements, std::int64_t stride) {
   if (axis.offsets.empty()) {
     const bool same = axis.extent == elements && axis.stride == stride;
@@ -31,7 +33,7 @@ std::optional<std::pair<int, int>> around(const MoveProblem::Axis& axis, std::in
   return std::pair(static_cast<int>(before), static_cast<int>(behind));
 }
 
-/// What a move puts around an image of that shape; nothing if it does anything else.
+/// The zeros that a move puts around an image of that shape; nothing if the move does anything else.
 std::optional<Zeros> zeros_of(const MoveProblem& move, const Shape& from, const Shape& to) {
   const std::size_t count = move.axes.size();
   if (move.fill != 0 || from.rank() != 4 || to.rank() != 4 || count < 2) return std::nullopt;
@@ -42,7 +44,7 @@ std::optional<Zeros> zeros_of(const MoveProblem& move, const Shape& from, const 
   for (std::size_t a = count - 2; a-- > 0; stride *= move.axes[a].extent) {
     if (!around(move.axes[a], move.axes[a].extent, stride)) return std::nullopt;
   }
-  constexpr int most = 1024;  // on one side; more is no padding, and twice as much may be more than a layer counts
+  constexpr int most = 1024;  // on one side: more is no padding, and the sum must be one that layers count
   if (stride != from.numel() || std::max({rows->first, rows->second, columns->first, columns->second}) > most)
     return std::nullopt;
   return Zeros{{rows->first, columns->first}, {rows->second, columns->second}};
@@ -62,7 +64,7 @@ class Padding : Dataflow {
     const auto move = move_of(&op);
     const auto zeros = move ? zeros_of(*move, shape(op.inputs[0]), shape(op.output)) : std::nullopt;
     if (!zeros || is_coded(op.output)) return;
-    // A CPU's kernels of bf16 copy rows between as many zeros on both sides.
+    // A CPU's kernels of bf16 need as many zeros on one side as on the other, since they copy rows between them.
     const bool narrow = options_.device.is_cpu() && options_.precision != Precision::fp32;
     if (narrow && zeros->before != zeros->behind) return;
     const std::vector<int> all = convolutions_of(op.output);
@@ -72,7 +74,7 @@ class Padding : Dataflow {
       longer.back().module =
           dynamic_cast<const Conv2d&>(*operation(reader).module).with_padding(zeros->before, zeros->behind);
       longer.back().inputs[0] = op.inputs[0];
-      if (longer.back().module == nullptr || !runs(longer.back())) return;
+      if (longer.back().module == nullptr || !has_paying_kernel(longer.back())) return;
       take_names(longer.back(), op);
     }
     for (std::size_t i = 0; i < all.size(); ++i) replace(operation(all[i]), std::move(longer[i]));

@@ -1,6 +1,6 @@
-// A sum of an image's first channels with a smaller image, and the others as they are, joined again (ReXNet's
-// residuals: Han et al., "Rethinking Channel Dimensions for Efficient Model Design", 2021), is the sum of all of them
-// with that image and zeros: a convolution adds it to its results.
+// ReXNet's residuals (Han et al., "Rethinking Channel Dimensions for Efficient Model Design", 2021) add a smaller image
+// to the first channels of an image, and join the sum with the other channels. That is the sum of all channels and the
+// smaller image with channels of zeros behind it, which a convolution can add to its results.
 
 #include <vector>
 
@@ -22,10 +22,10 @@ class PartialSums : Dataflow {
 
  private:
   void find(Operation& op) {
-    const auto joined = solves<ConcatProblem>(&op);
+    const auto joined = solved_by<ConcatProblem>(&op);
     if (!joined || joined->dim != 1 || op.inputs.size() != 2 || shape(op.output).rank() != 4) return;
     const Operation *const sum = only_for(op.inputs[0]), *const rest = only_for(op.inputs[1]);
-    const auto added = solves<PointwiseProblem>(sum);
+    const auto added = solved_by<PointwiseProblem>(sum);
     const auto others = move_of(rest);
     if (!others || !added || added->chain != PointwiseChain{{.function = Pointwise::add, .operand = 1}}) return;
     const int whole = rest->inputs[0];

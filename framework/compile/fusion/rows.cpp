@@ -1,5 +1,6 @@
-// Rows that nobody reads: where a move takes some rows of what is computed row by row, as a classifier takes the class
-// token of a transformer's last block, they are taken before, and the others are not computed.
+// Rows that nobody reads are not computed. A classifier, for one, takes only the class token of a transformer's last
+// block. Where a move takes some rows of values that are computed row by row, it is brought forward, in front of those
+// operations.
 
 #include <algorithm>
 #include <functional>
@@ -31,7 +32,7 @@ class Rows : Dataflow {
   Rows(Program& program, const CompileOptions& options)
       : Dataflow(program, options), changed_(program.operations.size(), false) {}
 
-  /// Whether there were moves to bring forward; the program is another then.
+  /// Brings moves forward. Whether there were any: then the program has changed.
   bool narrow() {
     bool any = false;
     for (int i = static_cast<int>(program_.operations.size()); i-- > 0;) any = narrow(i) || any;
@@ -42,7 +43,8 @@ class Rows : Dataflow {
  private:
   bool is_f32(int value) const { return program_.value(value).format.dtype == DType::f32; }
 
-  /// The rows of the result are made of the same rows of the operands, or of what is the same for all.
+  /// Whether each row of the result depends only on the same row of the operands, and on values that are the same for
+  /// all rows.
   bool is_rowwise(const Operation& op) const {
     const Shape &from = shape(op.inputs[0]), &to = shape(op.output);
     if (from.rank() < 2 || to.rank() < 2 || rows_of(from) != rows_of(to)) return false;
@@ -60,11 +62,12 @@ class Rows : Dataflow {
     return dynamic_cast<const Elementwise*>(op.module.get()) != nullptr && known && from == to;
   }
 
-  /// The operations before `end` whose results are read by the move there, and by each other, alone, the last first;
-  /// none if some of them are others by now.
+  /// The operations before `end` whose results only the move at `end` reads, or other such operations; the last one
+  /// first. An empty list if one of them has been changed already.
   std::vector<int> read_by(int end) const {
     std::set<int> narrow = {end};
-    std::set<int, std::greater<>> coming;  // who computes what these read: all that read it are looked at before
+    std::set<int, std::greater<>> coming;  // operations that compute what these read; the largest number first, so that
+                                           // all readers are looked at before
     std::vector<int> found;
     const auto add_producers = [&](int i) {
       for (const int input : operation(i).inputs) {
@@ -87,7 +90,7 @@ class Rows : Dataflow {
     return found;
   }
 
-  /// The module for `rows` in place of those that there are.
+  /// The module that does the same to so many rows as `rows` has.
   std::shared_ptr<const Module> module_for(const Operation& op, const Shape& rows) const {
     if (op.view) return std::make_shared<Reshape>(rows);
     if (const auto norm = problem_of<NormProblem>(op))
@@ -114,8 +117,8 @@ class Rows : Dataflow {
       before.push_back(rows);
       rows = with_length(to, rows[-1]);
     }
-    std::map<int, int> taken;  // some rows, by the value with all
-    std::map<int, int> first;  // that reads them
+    std::map<int, int> taken;  // by value: the value with some of its rows
+    std::map<int, int> first;  // by value: the first operation that reads the taken rows
     std::vector<Operation> moves, narrower;
     bool all_run = true;
     const std::set<int> narrowed(found.begin(), found.end());
@@ -129,7 +132,7 @@ class Rows : Dataflow {
         input = taken.at(input);
         first[input] = i;  // from the last to the first
       }
-      all_run = all_run && (op.view || runs(op));
+      all_run = all_run && (op.view || has_paying_kernel(op));
       narrower.push_back(std::move(op));
     }
     if (!all_run) {
@@ -138,7 +141,7 @@ class Rows : Dataflow {
     }
     std::ranges::sort(moves, {}, [&](const Operation& some) { return first.at(some.output); });
     for (Operation& some : moves) {
-      if (const int by = producer(some.inputs[0]); by != none) changed_[index(by)] = true;  // one more reads it
+      if (const int by = producer(some.inputs[0]); by != none) changed_[index(by)] = true;  // it has another reader
       const int reader = first.at(some.output);
       insert(operation(reader), std::move(some));
     }
@@ -152,7 +155,7 @@ class Rows : Dataflow {
     return true;
   }
 
-  /// The move of some rows of a value, or of what that was moved from.
+  /// The move that takes some rows of a value or, if a move wrote that, of what it was moved from.
   Operation take(int value, const MoveProblem& problem, const Shape& to, std::map<int, int>& taken) {
     const std::int64_t length = shape(value)[-1];
     const Shape rows = with_length(to, length);
@@ -165,13 +168,14 @@ class Rows : Dataflow {
     return some;
   }
 
-  std::vector<bool> changed_;  // by operation: it, or who reads its result, is another than before
+  std::vector<bool> changed_;  // by operation: it, or a reader of its result, has changed
 };
 
 }  // namespace
 
 void narrow_rows(Program& program, const CompileOptions& options) {
-  // What one move was brought past may stand between another and its operations. Few networks have two such moves.
+  // An operation that one move was brought past may keep another move from being brought forward, so the pass runs
+  // again. Few networks have two such moves.
   constexpr int passes = 4;
   for (int pass = 0; pass < passes && Rows(program, options).narrow(); ++pass) {
   }

@@ -1,8 +1,9 @@
 // Products of what is turned.
 //
-// Attention whose channels come first, as YOLO's and SHViT's: v' p', p the softmax of a product, is (p v)'. What finds
-// attention knows the one way; v and the result are then moved, which mostly is to read and write images channels last.
-// What a move of its own turns for any other product is turned as that reads it.
+// Attention whose channels come first, as in YOLO and SHViT, is v' p', where p is the softmax of a product. It is
+// written as (p v)', since only p v is found to be attention (attention.cpp). v and the result are then moved, which
+// mostly means that images are read and written channels last. An operand of any other product that a move transposes
+// for it alone is transposed by the product as it reads.
 //
 // Layers over tokens, as an MLP-Mixer's: to turn rows, multiply each by known weights and turn them back is to multiply
 // the images that the rows are, channels first, by the same weights.
@@ -26,14 +27,14 @@ constexpr int most_steps = 8;  // between a softmax and its product
 
 /// Whether an operation is a move that swaps the last two dimensions.
 bool swaps_last_two(const Dataflow& flow, const Program::Operation& op) {
-  const auto move = flow.solves<MoveProblem>(&op);
+  const auto move = flow.solved_by<MoveProblem>(&op);
   if (!move) return false;
   const View from = {.shape = flow.shape(op.inputs[0])}, to = {.shape = with_last_two_swapped(flow.shape(op.output))};
   const auto back = with_last_two_swapped(*move, flow.shape(op.output));
   return back && from.shape == to.shape && is_still(*back, {.inputs = {&from, 1}, .outputs = {&to, 1}, .device = {}});
 }
 
-/// The move that writes a tensor of that shape, of one with the last two dimensions swapped.
+/// The move that writes a tensor of that shape from one with the last two dimensions swapped.
 MoveProblem swap_of(const Shape& to) {
   const std::int64_t rows = to[-2], columns = to[-1];
   return {
@@ -51,7 +52,7 @@ class TurnedProducts : Dataflow {
 
  private:
   void turn(Operation& op) {
-    const auto product = solves<MatMulProblem>(&op);
+    const auto product = solved_by<MatMulProblem>(&op);
     if (!product || product->transpose_a || product->alpha != 1 || !is_floats(op.output)) return;
     int weights = op.inputs[1];
     if (!product->transpose_b) {
@@ -66,7 +67,7 @@ class TurnedProducts : Dataflow {
                                               std::make_shared<Fixed<MatMulProblem>>(
                                                   MatMulProblem{}, with_last_two_swapped(result), DType::f32),
                                               {weights, turned}, with_last_two_swapped(result)));
-    // A shape under which alone the result is read is what the move back writes.
+    // If the result's only reader is a change of shape, the move back writes the changed shape at once.
     const int reader = only_reader(op.output);
     const bool seen = reader != none && dynamic_cast<const Reshape*>(operation(reader).module.get()) != nullptr;
     Operation& last = seen ? operation(reader) : op;
@@ -83,7 +84,8 @@ class TurnedProducts : Dataflow {
     return move_from(name, value, swap_of(to), to);
   }
 
-  /// Of rows, by what one value after the other alone is computed of.
+  /// Whether a value is the softmax of a product along rows, with only elementwise functions and views between, each of
+  /// which has one reader.
   bool is_softmax_of_product(int value) {
     bool softmax = false;
     for (int steps = 0; steps < most_steps; ++steps) {
@@ -114,7 +116,7 @@ class TurnedOperands : Dataflow {
 
  private:
   void take(Operation& op, std::size_t i) {
-    const auto product = solves<MatMulProblem>(&op);
+    const auto product = solved_by<MatMulProblem>(&op);
     const Operation* const turn = product ? only_for(op.inputs[i]) : nullptr;
     if (turn == nullptr || program_.value(op.output).format.dtype != DType::f32 || !swaps_last_two(*this, *turn))
       return;
@@ -138,7 +140,7 @@ class TokenLayers : Dataflow {
 
  private:
   void turn(Operation& op) {
-    const auto linear = solves<LinearProblem>(&op);
+    const auto linear = solved_by<LinearProblem>(&op);
     if (!linear || op.inputs.size() != 1 || linear->eight.defined() || is_coded(op.output)) return;
     const Operation* const before = is_coded(op.inputs[0]) ? nullptr : computes(op.inputs[0]);
     if (before == nullptr || !swaps_last_two(*this, *before) || extent(op.inputs[0], -1) != linear->in) return;
@@ -167,10 +169,10 @@ class TokenLayers : Dataflow {
     Operation& last = with_functions(op, product, conv);
     const std::vector<int> all(readers(last.output).begin(), readers(last.output).end());
     const auto turns_back = [&](int reader) { return reader != none && swaps_last_two(*this, operation(reader)); };
-    if (only_for(op.inputs[0]) == nullptr && !std::ranges::all_of(all, turns_back)) return;  // one more turn
+    if (only_for(op.inputs[0]) == nullptr && !std::ranges::all_of(all, turns_back)) return;  // would add a turn
     insert(op, under(before->inputs[0], image));
     const int rows_of = insert(op, std::move(product)), found = insert(op, under(rows_of, new_value(op.name, rows)));
-    // A move back is not needed; others that read the result get it turned.
+    // Moves that turn the result back become views; other readers get the result turned.
     const Shape turned = shape(last.output);
     last.name += " (turned)", last.fused.clear();
     replace(last, std::make_shared<Fixed<MoveProblem>>(swap_of(turned), turned, DType::f32), {found}, turned);
@@ -181,17 +183,17 @@ class TokenLayers : Dataflow {
     }
   }
 
-  /// Lets an operation be that convolution; false if no kernel runs it.
+  /// Makes an operation that convolution; does nothing and returns false if no kernel takes it and pays.
   bool become(Operation& op, const ConvProblem& conv) {
     Operation other = op;
     other.module = std::make_shared<Fixed<ConvProblem>>(conv, shape(op.output), DType::f32), other.answers = {};
-    if (!runs(other)) return false;
+    if (!has_paying_kernel(other)) return false;
     op = std::move(other);
     return true;
   }
 
-  /// The last of the functions of single elements that follow `op` alone, which `product` takes in: what layers over
-  /// rows of odd lengths run on ends in none, so they have not been folded.
+  /// Lets `product` take in the elementwise functions that follow `op`. Returns the last of them. They have not been
+  /// folded yet, because the kernels for layers over rows of odd lengths take no functions in.
   Operation& with_functions(Operation& op, Operation& product, ConvProblem conv) {
     Operation* last = &op;
     for (int next = only_reader(op.output); next != none; next = only_reader(last->output)) {
@@ -205,7 +207,7 @@ class TokenLayers : Dataflow {
     return *last;
   }
 
-  /// A value under the shape that another has.
+  /// A view of `value` as the value `as`, in that one's shape.
   Operation under(int value, int as) {
     Operation view = operation_of(program_.value(as).name, std::make_shared<Reshape>(shape(as)), {value}, shape(as));
     view.output = as, view.view = true;

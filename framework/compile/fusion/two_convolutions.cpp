@@ -18,8 +18,6 @@ namespace {
 
 bool is_one_by_one(const ConvGeometry& g) { return g.kernel_height * g.kernel_width == 1; }
 
-bool is_of_pixels(const ConvGeometry& g) { return is_one_by_one(g) && g.groups == 1 && !g.is_padded(); }
-
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() ? a : b;
   Tensor result = a.clone();
@@ -36,7 +34,8 @@ class TwoConvolutions : Dataflow {
     finish();
   }
 
-  /// With the convolution whose result another begins its epilogue with, if nobody else reads it.
+  /// Joins a convolution whose epilogue begins by adding the result of another one with that other one, if nobody else
+  /// reads that result.
   void sum(Operation& op) {
     auto first = convolution(op, 2);
     if (!first || first->epilogue.chain.empty() || !first->epilogue.is_residual() ||
@@ -48,14 +47,15 @@ class TwoConvolutions : Dataflow {
     Epilogue epilogue = first->epilogue;
     epilogue.chain.erase(epilogue.chain.begin());
     std::vector<int> inputs = {op.inputs[0], other->inputs[0]};
-    if (!is_of_pixels(second->geometry)) std::swap(first, second), std::swap(inputs[0], inputs[1]);
-    if (!is_of_pixels(second->geometry)) return;
+    if (!sees_one_pixel(second->geometry)) std::swap(first, second), std::swap(inputs[0], inputs[1]);
+    if (!sees_one_pixel(second->geometry)) return;
     first->epilogue = epilogue;
     first->bias = sum_of(first->bias, second->bias);
     join(op, inputs, ConvSumProblem{*first, second->geometry, second->weight}, {other});
   }
 
-  /// A value in codes is rounded between the two all the same.
+  /// Joins a depthwise convolution with the convolution whose result it reads. If that result is in codes, the pair
+  /// rounds to them all the same.
   void pair(Operation& op) {
     if (op.module == nullptr || op.inputs.size() != 1) return;
     const int between = op.inputs[0];
@@ -68,7 +68,8 @@ class TwoConvolutions : Dataflow {
     join(op, before->inputs, ConvPairProblem{*first, *second, program_.value(between).quantization}, {before});
   }
 
-  /// With one of several readers: what nobody else reads need not be stored at all.
+  /// Joins a convolution with one of several readers of its result. The kernel stores that result, which would be
+  /// needless for a single reader.
   void narrow(Operation& op) {
     if (op.module == nullptr || op.inputs.size() > 2 || op.second_output != none || readers(op.output).size() < 2)
       return;

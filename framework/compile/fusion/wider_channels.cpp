@@ -21,7 +21,7 @@ int worth(const ConvProblem& conv) {
 }  // namespace
 
 std::optional<MoveProblem> stepping_over(MoveProblem move, std::int64_t block, std::int64_t longer) {
-  std::int64_t within = 0;  // the furthest that axes go inside a block
+  std::int64_t within = 0;  // the largest offset inside a block that the axes reach together
   for (MoveProblem::Axis& axis : move.axes) {
     std::int64_t furthest = 0;
     for (std::int64_t& offset : axis.offsets) {
@@ -77,7 +77,7 @@ WiderChannels::Widened WiderChannels::widened_with(int first) const {
     for (std::size_t k = *from; k < made->inputs.size(); ++k) {
       const int operand = made->inputs[k];
       const bool known = program_.value(operand).constant.defined();
-      if (extent(operand, -3) <= 1) continue;  // for all channels alike
+      if (extent(operand, -3) <= 1) continue;  // the same for all channels
       const bool lengthens = known ? extent(operand, -4) <= 1 : shape(operand).rank() == 4;
       if (extent(operand, -3) != extent(value, 1) || !lengthens) return {};
       if (!known) add(operand, false);
@@ -115,7 +115,7 @@ WiderChannels::Change WiderChannels::change_of(const Operation& op, ConvProblem 
   };
   if (value != op.output && pays(op.output)) give_filters(round_up(extent(op.output, 1), together));
   const Kernel<ConvProblem>* const before = paying_kernel(conv, views.preparation);
-  if (value == op.output) {  // of what it reads it will be given a slice, too
+  if (value == op.output) {  // its operand will be a slice, too
     give_filters(more);
     const std::int64_t channels = conv.geometry.in_channels, filled = round_up(channels, together);
     if (channels != filled) views.inputs[0].channels = filled;
@@ -136,7 +136,7 @@ bool WiderChannels::becomes_pair(const Operation& op, const ConvProblem& first) 
   next.module =
       std::make_shared<Fixed<ConvPairProblem>>(ConvPairProblem{first, *second}, shape(next.output), DType::f32);
   next.inputs = op.inputs;
-  return runs(next);
+  return has_paying_kernel(next);
 }
 
 std::optional<WiderChannels::Widened> WiderChannels::paying(int first) {

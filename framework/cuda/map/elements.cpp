@@ -3,17 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <cstdio>
 #include <limits>
 
 #include "lamina/base/error.h"
 #include "lamina/cuda/chain_step.h"
+#include "lamina/tensor/visit.h"
 
 namespace lamina::cuda {
 namespace {
 
 bool is_signed(DType dtype) {
-  return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64;
+  return lamina::detail::visit(dtype, []<class T>(std::type_identity<T>) { return std::signed_integral<T>; });
 }
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 /// "s32", "u64": a whole number's type in a register.
@@ -120,6 +122,7 @@ std::string Elements::unpacked(DType dtype, const Words& words, int j) {
       return t_.let(bank(), "selp." + type(), number(1), number(0), is);
     }
     default: {
+      if (is_float(dtype)) lamina::detail::fail("no Map reads elements of ", dtype);
       if (size >= 4) return whole_to_number(word, dtype);
       if (compute_ == DType::u32 && size == 2) {  // which ptxas sees through where halves are put together again
         const std::string low = t_.fresh(Bank::b16), high = t_.fresh(Bank::b16);
@@ -169,7 +172,8 @@ std::string Elements::element(DType dtype, const std::string& number) {
                                     : t_.let(Bank::predicate, "setp.ne.u64", number, 0);
       return t_.let(Bank::b32, "selp.b32", 1, 0, is);
     }
-    default: break;
+    default:
+      if (is_float(dtype)) lamina::detail::fail("no Map stores elements of ", dtype);
   }
   const int bits = static_cast<int>(8 * size_of(dtype));
   std::string whole;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "lamina/base/error.h"
 #include "lamina/kernel/map/axes.h"
 
 namespace lamina {
@@ -35,11 +36,10 @@ bool is_move(const MapProblem& problem) {
 /// The number that a word of a type stands for.
 double number_of(double word, DType dtype) {
   const auto bits = static_cast<std::uint32_t>(word);
-  switch (dtype) {
-    case DType::f16: return to_float(half{static_cast<std::uint16_t>(bits)});
-    case DType::bf16: return to_float(bfloat16{static_cast<std::uint16_t>(bits)});
-    default: return std::bit_cast<float>(bits);
-  }
+  if (dtype == DType::f16) return to_float(half{static_cast<std::uint16_t>(bits)});
+  if (dtype == DType::bf16) return to_float(bfloat16{static_cast<std::uint16_t>(bits)});
+  if (dtype == DType::f32) return std::bit_cast<float>(bits);
+  detail::fail("expected words of f32, f16 or bf16, got ", dtype);
 }
 
 /// A move of words of that size is one of such floats.

@@ -12,6 +12,12 @@ inline bool is_of_pixels(const ConvGeometry& g) {
   return g.kernel_height == 1 && g.kernel_width == 1 && g.stride_height == 1 && g.stride_width == 1 && !g.is_padded();
 }
 
+/// Each output of one pixel and all its channels: strides may leave pixels out, so that it need not be at its own
+/// place.
+inline bool sees_one_pixel(const ConvGeometry& g) {
+  return g.groups == 1 && g.kernel_height == 1 && g.kernel_width == 1 && !g.is_padded();
+}
+
 /// Each filter sees the channel of its own number.
 inline bool is_depthwise(const ConvGeometry& g) { return g.groups == g.in_channels && g.groups == g.out_channels; }
 

@@ -43,7 +43,7 @@ std::uint64_t bits_of(double number, DType dtype) {
       if (number <= static_cast<double>(least)) return with(least);
       return with(number >= static_cast<double>(most) ? most : static_cast<T>(number));
     } else {
-      return 0;
+      fail("no bits are known of a number as ", dtype);
     }
   });
 }

@@ -14,6 +14,7 @@
 #include "lamina/cuda/runtime/launched.h"
 #include "lamina/cuda/tensor_core/packing.h"
 #include "lamina/kernel/finding.h"
+#include "lamina/kernel/rules/patches.h"
 
 namespace lamina::cuda::channels_last::bottleneck {
 namespace {
@@ -87,10 +88,6 @@ std::optional<Choice> choose(const BottleneckProblem& problem, const Preparation
   return best;
 }
 
-bool is_of_pixels(const ConvGeometry& g) {
-  return g.groups == 1 && g.kernel_height == 1 && g.kernel_width == 1 && !g.is_padded();
-}
-
 /// In the order of Arguments::weight.
 std::vector<unsigned char> pack(const BottleneckProblem& problem, const Arguments& args, int blocks) {
   const ConvGeometry& g = problem.wide.first.geometry;
@@ -129,7 +126,7 @@ std::vector<unsigned char> pack(const BottleneckProblem& problem, const Argument
 
 /// Whether `problem` is a convolution of single pixels that channels_last takes, with a clamp at most behind it.
 bool is_plain(const ConvProblem& problem, const Preparation& p) {
-  return is_of_pixels(problem.geometry) && takes_windows(problem, p) &&
+  return lamina::detail::sees_one_pixel(problem.geometry) && takes_windows(problem, p) &&
          finish_of(problem.epilogue, DType::f16).kind == Finish::Kind::clamp;
 }
 
