@@ -17,7 +17,7 @@ EVERY_BUILD = {
     "framework/cpu/conv2d": 4_740,  # what is packed is asked of the one store; groups of few channels
     "framework/cpu/linear": 411,
     "framework/cpu/lookup": 940,  # rows that are repeated; RoiAlign; what is there once or more; what a run finds: true elements, boxes that stay; sums along an axis by whole pages; top-k by thresholds, corners of grid sampling once for all channels
-    "framework/cpu/pool2d": 552,  # planes, which were turned to channels last for it
+    "framework/cpu/pool2d": 562,  # planes, which were turned to channels last for it
     "framework/cpu/product": 911,
     "framework/cpu/recurrent": 331,  # LSTM, GRU and RNN: steps of all cells, by images or by units
     "framework/cuda": 1_680,
@@ -65,7 +65,7 @@ TESTS = {"tests": 35_850, "tests/cuda/map": 1_560}  # odd channels, sums that ar
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190,
 # channels by eights and sums of some channels 330, places that a run makes 310. Members
 # of what stands in problems are named in 10 lines more.
-TABLES = ((EVERY_BUILD, 63_700), (LEFT_OUT, 5_105), (TESTS, 37_760))
+TABLES = ((EVERY_BUILD, 63_710), (LEFT_OUT, 5_105), (TESTS, 37_770))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
