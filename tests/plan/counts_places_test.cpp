@@ -1,5 +1,7 @@
 // Elements from places that a run computes, and what else is made of values with counts.
 
+#include <limits>
+
 #include "plan/positives.h"
 
 namespace lamina::test::counts_places_test {
@@ -33,6 +35,12 @@ TEST(CountsPlaces, PartsBeginAndEndWhereARunSays) {
   part(1, 100, 2, numbers({3}, {1}), numbers({5, 3, 1}, {3}));
   part(4, 0, -1, numbers({3}, {1}), numbers({2, 3, 4, 5}, {4}));
   part(100, 101, 1, numbers({}, {0}), numbers({}, {0}));
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  part(-most - 1, most, 1, numbers({5, 3}, {2}), numbers({6, 5, 4, 3, 2, 1}, {6}));
+  part(most, -most - 1, -1, numbers({3, 5}, {2}), numbers({1, 2, 3, 4, 5, 6}, {6}));
+  part(most, most, most, numbers({}, {0}), numbers({}, {0}));
+  part(0, -most - 1, 1, numbers({}, {0}), numbers({}, {0}));
+  part(1, most, most, numbers({3}, {1}), numbers({5}, {1}));
 }
 
 TEST(CountsPlaces, OfNothingNoOtherAxisIsTakenForTheOneWithTheCount) {
@@ -81,6 +89,9 @@ TEST(CountsPlaces, PaddedByAsManyAsARunFinds) {
   padded("constant", numbers({0, 0, 0, 1, 2, 3, 4, 5}, {8}), numbers({0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5}, {12}));
   padded("edge", numbers({0, 0, 0, 1, 2, 3, 4, 5}, {8}), numbers({0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5}, {12}));
   padded("wrap", numbers({4, 5, 0, 1, 2, 3, 4, 5}, {8}), numbers({0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}, {12}));
+  Positives far;
+  const Value pads = far.list({0, std::numeric_limits<std::int64_t>::max()});
+  EXPECT_NE(far.refusal(far.add("Pad", {far.kept, pads})).find("cannot pad an axis of 6"), std::string::npos);
   padded("reflect", numbers({2, 1, 0, 1, 2, 3, 4, 5}, {8}), numbers({4, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5}, {12}));
 }
 

@@ -81,8 +81,10 @@ int taken(Expansion& e, int x, int axis, Term places) {
 
 int counted_slice(Expansion& e, int x, int axis, const Expansion::Number& start, const Expansion::Number& end,
                   std::int64_t step) {
-  const std::int64_t extent = e.shape(x)[axis], first = start.at_most;
+  const std::int64_t extent = e.shape(x)[axis];
   if (extent == 0) return x;
+  const auto near = [&](std::int64_t place) { return std::clamp(place, -extent, extent); };
+  const std::int64_t first = near(start.at_most), last = near(end.at_most);
   if (step == 0) e.refuse("expected a step other than 0");
   constexpr std::int64_t beyond = std::int64_t{1} << 40;  // every axis: no step is longer
   step = std::clamp(step, -beyond, beyond);
@@ -98,10 +100,10 @@ int counted_slice(Expansion& e, int x, int axis, const Expansion::Number& start,
   const Term count = (most(back ? begin - stop : stop - begin, 0.0) + (pace - 1)) / pace;
 
   std::int64_t reach = extent;  // from the first place to the end, at most
-  if (is_known && first < 0) reach = back ? std::max<std::int64_t>(extent + first + 1, 0) : std::min(extent, -first);
+  if (is_known && first < 0) reach = back ? extent + first + 1 : -first;
   if (is_known && first >= 0) {
     const bool from_back = std::min(end.at_most, end.at_none) < 0;
-    const std::int64_t to = !from_back ? std::min(end.bound, extent) : extent + (end.made < 0 ? end.at_most : 0);
+    const std::int64_t to = !from_back ? near(end.bound) : extent + (end.made < 0 ? last : 0);
     reach = back ? std::min(first + 1, extent) : std::max<std::int64_t>(to - first, 0);
   }
   const std::int64_t room = std::max<std::int64_t>(ceil_div(reach, back ? -step : step), 2);  // 1 would broadcast
@@ -133,6 +135,8 @@ int counted_pad(Expansion& e, int x, int axis, const Expansion::Number& before, 
                 const std::string& mode, double fill) {
   const std::int64_t extent = e.shape(x)[axis];
   if (extent == 0) e.refuse("there is nothing in input ", e.shape(x), " to pad");
+  for (const std::int64_t pad : {before.at_most, before.at_none, after.at_most, after.at_none})
+    if (pad < -longest_list || pad > longest_list) e.refuse("cannot pad an axis of ", extent, " by ", pad);
   // As many in every run, as where something is padded to a fixed length, are no count.
   const std::int64_t at_most = extent + before.at_most + after.at_most,
                      at_none = (e.count_of(x, axis) >= 0 ? 0 : extent) + before.at_none + after.at_none;
