@@ -58,6 +58,10 @@ Place place(const NormProblem& p, const Axes& a, std::size_t, int axis) {
   const std::int64_t step = count_of(a.in[0], axis + 1, a.rank(0));
   return {p.length > 0 && step % p.length == 0 ? axis : -1};  // those in front of whole rows
 }
+Place place(const RecurrentProblem& p, const Axes& a, std::size_t i, int axis) {
+  const bool is_length = p.lengths && i + 1 == a.in.size();
+  return {axis == (i == 0 ? 1 : 0) && !is_length ? 1 : -1};  // images
+}
 Place place(const ResampleProblem& p, const Axes&, std::size_t, int axis) {
   return {std::ranges::count(p.axes, axis, &ResampleProblem::Axis::dim) > 0 ? -1 : axis};
 }

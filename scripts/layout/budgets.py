@@ -65,7 +65,7 @@ TESTS = {"tests": 35_850, "tests/cuda/map": 1_560}  # odd channels, sums that ar
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190,
 # channels by eights and sums of some channels 330, places that a run makes 310. Members
 # of what stands in problems are named in 10 lines more.
-TABLES = ((EVERY_BUILD, 63_710), (LEFT_OUT, 5_105), (TESTS, 37_770))
+TABLES = ((EVERY_BUILD, 63_720), (LEFT_OUT, 5_105), (TESTS, 37_790))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)

@@ -161,6 +161,15 @@ TEST(CountsPlaces, StepsOfARecurrentLayerAreThoseThatAreThere) {
   last("reverse", 3);
 }
 
+TEST(CountsPlaces, ImagesOfARecurrentLayerAreThoseThatAreThere) {
+  Positives p;  // one step of relu(x + 2 h), where h is 1 for each
+  const Value x = p.add("Reshape", {p.kept, p.list({1, -1, 1})}), h = p.add("Sign", {x});
+  const Value one = p.constant(numbers({1}, {1, 1, 1})), two = p.constant(numbers({2}, {1, 1, 1}));
+  p.expect(p.add("RNN", {x, one, two, Value(), Value(), h},
+                 {{"hidden_size", std::int64_t{1}}, {"activations", "Relu"}, {"output", std::int64_t{1}}}),
+           numbers({7, 5}, {1, 2, 1}), numbers({8, 7, 6, 5, 4, 3}, {1, 6, 1}), Tensor::zeros({1, 0, 1}));
+}
+
 TEST(CountsPlaces, RowsInFrontOfANormAreCarried) {
   Positives p;
   const Value rows = p.add("Mul", {p.add("Unsqueeze", {p.kept, p.list({1})}), p.constant(numbers({-1, 1}, {1, 2}))});

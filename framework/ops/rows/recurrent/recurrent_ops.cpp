@@ -142,7 +142,8 @@ int recurrent(Expansion& e) {
   /// An initial state as [N, D * H].
   const auto state = [&](int i) {
     const Shape stored = images_first ? Shape{images, d, h} : Shape{d, images, h}, wanted = {images, d * h};
-    if (!e.has(i)) return e.constant_node(Tensor::zeros(wanted));
+    const int some = e.count_of(x, images_first ? 0 : 1);
+    if (!e.has(i)) return e.counted(e.constant_node(Tensor::zeros(wanted)), 0, some);
     if (e.shape(e.input(i)) != stored)
       e.refuse("expected ", stored, " as operand ", i + 1, ", got ", e.shape(e.input(i)));
     const int node = as_f32(e, e.input(i));
