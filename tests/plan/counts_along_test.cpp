@@ -32,6 +32,16 @@ TEST(CountsAlong, AreOperandsOfWhatGoesAlongThem) {
   }
   {
     Positives p;
+    p.expect(p.add("Hardmax", {p.kept}), numbers({1, 0}, {2}), numbers({1, 0, 0, 0, 0, 0}, {6}), numbers({}, {0}));
+  }
+  {
+    Positives p;
+    const Value logarithms = p.add("LogSoftmax", {p.add("Mul", {p.kept, p.number(0)})});
+    p.expect(p.add("Round", {p.add("Mul", {logarithms, p.number(100)})}), numbers({-69, -69}, {2}),
+             numbers(std::vector<float>(6, -179), {6}), numbers({}, {0}));
+  }
+  {
+    Positives p;
     p.expect(p.add("CumSum", {p.kept, p.list({0})}), numbers({5, 8}, {2}), numbers({6, 11, 15, 18, 20, 21}, {6}));
   }
 }

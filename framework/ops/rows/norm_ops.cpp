@@ -236,10 +236,7 @@ int lrn(Expansion& e) {
   return e.cast(e.reshape(y, e.shape(x)), e.dtype(x));
 }
 
-int softmax(Expansion& e, int x, int axis) {
-  const int count = e.count_of(x, axis);
-  return e.counted(e.add(Softmax(axis), {e.filled(x, axis, e.least(DType::f32))}), axis, count);
-}
+int softmax(Expansion& e, int x, int axis) { return e.add(Softmax(axis), {x}); }
 
 int log_softmax(Expansion& e, int x, int axis) {
   return e.solve(SoftmaxProblem{.dim = axis, .kind = SoftmaxKind::log_softmax}, e.shape(x), DType::f32, {x});
@@ -268,7 +265,9 @@ int of_lines(Expansion& e) {
     x = e.reshape(x, {count_of(shape, 0, axis), count_of(shape, axis, rank)});
     axis = 1;
   }
-  return e.cast(e.reshape(along(e, x, axis), shape), e.dtype(operand));
+  const int count = e.count_of(x, axis);
+  if (count >= 0) x = e.filled(x, axis, e.least(DType::f32));  // which is no share of a sum, and no maximum
+  return e.cast(e.reshape(e.counted(along(e, x, axis), axis, count), shape), e.dtype(operand));
 }
 
 constexpr OpRow norm_rows[] = {{"BatchNormalization", batch_normalization},
