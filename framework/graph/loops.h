@@ -49,7 +49,7 @@ struct LoopNodes {
 };
 
 /// The type in which bodies that are computed on the host get and give values of this type: f32 for those of 16 bits.
-inline DType on_host(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
+inline DType on_host(DType dtype) { return is_activation(dtype) ? DType::f32 : dtype; }
 
 /// A body as a Graph of its own. Its inputs are the values that it reads from outside.
 struct Alone {

@@ -208,7 +208,7 @@ std::vector<int> run_branches(const std::vector<Graph::Node>& nodes, std::span<c
       const bool counted = !result(0).counts.empty() && result(0).counts[at(d)] >= 0,
                  other_counted = !result(1).counts.empty() && result(1).counts[at(d)] >= 0;
       if (shape[d] == other[d] && !counted && !other_counted) continue;
-      shape.set(d, std::max({shape[d], other[d], std::int64_t{2}}));  // 1 would broadcast
+      shape.set(d, std::max({shape[d], other[d], least_capacity}));
       const std::int64_t number = static_cast<std::int64_t>(i) * most + d;
       counts[at(d)] = e.check(e.slice(taken, 0, number, number + 1), {.most = shape[d]});
     }

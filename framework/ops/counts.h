@@ -16,6 +16,9 @@ namespace lamina::detail {
 
 class Network;
 
+/// No axis with a count has room for fewer: an extent of 1 would broadcast.
+constexpr std::int64_t least_capacity = 2;
+
 /// What only a CPU computes, of whole activations as they are; a Plan for a GPU does it on the host.
 class OnCpu : public Module {
  public:

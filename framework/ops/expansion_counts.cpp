@@ -99,7 +99,7 @@ int Expansion::capped(int node, std::int64_t most) {
   for (int axis = 0; axis < rank(node); ++axis) {
     const int count = count_of(node, axis);
     if (count < 0 || from[axis] <= most) continue;
-    const std::int64_t room = std::max<std::int64_t>(most, 2);  // 1 would broadcast
+    const std::int64_t room = std::max(most, least_capacity);
     node = counted(slice(uncounted(node, axis), axis, 0, room), axis, check(count, {.most = most}));
   }
   return node;
@@ -117,7 +117,7 @@ std::vector<Expansion::Number> Expansion::whole_numbers(int i) {
   for (std::vector<int> left = {input(i)}; !left.empty();) {
     const int node = left.back();
     left.pop_back();
-    const Network::Node made = network_[node];
+    const Network::Node& made = network_[node];
     if (made.constant.defined()) {
       for (const std::int64_t number : to_integers(made.constant)) result.push_back({number, number, number});
       continue;
@@ -153,7 +153,7 @@ Expansion::Sizes Expansion::sizes(int i) {
   Sizes result;
   for (const Number& number : whole_numbers(i)) {
     const bool is_made = number.made >= 0;
-    const std::int64_t room = is_made ? std::max<std::int64_t>(number.bound, 2) : number.bound;  // 1 would broadcast
+    const std::int64_t room = is_made ? std::max(number.bound, least_capacity) : number.bound;
     const bool checked = !is_made || is_count(network_, number.made);
     result.most.push_back(room);
     result.made.push_back(checked ? number.made : check(number.made, {.most = room}));

@@ -48,7 +48,7 @@ void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeomet
   const std::int64_t step = std::max<std::int64_t>(least_read / read, 1), rows = g.planes * g.out_height;
   pool.parallel_for(detail::ceil_div(rows, step), [&](std::int64_t task, int) {
     std::array<float, PlaneWindows::most_columns> cells;
-    if (kind == PoolKind::average && at_once >= g.out_width) set_cells(g, 0, g.out_width, cells.data());
+    std::int64_t looked_at = -1;  // the first of the windows whose cells these are
     for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
       const Covered covered = place(vertical, static_cast<int>(row % g.out_height));
       const float* const plane = input + row / g.out_height * g.in_pixels();
@@ -62,7 +62,7 @@ void plane_pool2d(PoolKind kind, const PlanePoolKernel& kernel, const PoolGeomet
                           .output = output + row * g.out_width + ow,
                           .row_cells = static_cast<float>(std::max<std::int64_t>(covered.cells, 1)),
                           .cells = cells.data()};
-        if (kind == PoolKind::average && at_once < g.out_width) set_cells(g, ow, w.outputs, cells.data());
+        if (kind == PoolKind::average && looked_at != ow) set_cells(g, looked_at = ow, w.outputs, cells.data());
         const std::int64_t corner = ow * g.stride_width - g.padding_width;
         w.width = (w.outputs - 1) * g.stride_width + reach(g);
         w.begin = std::clamp<std::int64_t>(-corner, 0, w.width);

@@ -266,7 +266,7 @@ int of_lines(Expansion& e) {
     axis = 1;
   }
   const int count = e.count_of(x, axis);
-  if (count >= 0) x = e.filled(x, axis, e.least(DType::f32));  // which is no share of a sum, and no maximum
+  if (count >= 0) x = e.filled(x, axis, e.least(DType::f32));  // which adds nothing to a sum, and is no maximum
   return e.cast(e.reshape(e.counted(along(e, x, axis), axis, count), shape), e.dtype(operand));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "lamina/base/math.h"
 #include "lamina/ops/expansion.h"
@@ -20,9 +21,8 @@ struct Side {
   double scale = 1;
   std::int64_t out = 0;
   double roi_begin = 0, roi_end = 1;
-  bool is_made = false;         ///< in a run: instead of `scale` and `out` there are
-  Expansion::Number made = {};  ///< how many, and
-  int made_scale = -1;          ///< f64 [1]; -1: that of the extents
+  std::optional<Expansion::Number> made = {};  ///< the number of elements if a run makes it, in place of `out`
+  int made_scale = -1;                         ///< then the scale, f64 [1]; -1: that of the extents
 };
 
 std::int64_t checked_extent(const Expansion& e, double extent) {
@@ -35,7 +35,7 @@ void keep_aspect_ratio(Expansion& e, std::vector<Side>& sides, const Shape& from
   const std::string policy = e.attributes().text("keep_aspect_ratio_policy", "stretch");
   require_one_of(e, "keep_aspect_ratio_policy", policy, {"stretch", "not_larger", "not_smaller"});
   if (policy == "stretch" || sides.empty()) return;
-  if (std::ranges::any_of(sides, &Side::is_made))
+  if (std::ranges::any_of(sides, [](const Side& side) { return side.made.has_value(); }))
     e.lacks("keep_aspect_ratio_policy ", policy, " of sizes that a run makes");
   double scale = sides[0].scale;
   for (const Side& side : sides)
@@ -52,7 +52,7 @@ int scale_of(Expansion& e, int scales, std::size_t i) {
   return e.cast(e.slice(e.input(scales), 0, place, place + 1), DType::f64);
 }
 
-/// How many elements that makes of an axis, in f32, as the frameworks that models come from do: 2.3 * 10 is 23.
+/// The length of an axis in a run times its scale, rounded down in f32 as in read_sides.
 int scaled(Expansion& e, const Side& side) {
   const int length = e.cast(e.length(e.input(0), side.axis), DType::f32);
   const int product = e.pointwise(Pointwise::mul, {e.cast(side.made_scale, DType::f32), length});
@@ -60,18 +60,17 @@ int scaled(Expansion& e, const Side& side) {
 }
 
 /// What the operands roi, scales and sizes say; operand i and so on.
-std::vector<Side> read_sides(Expansion& e, const Shape& from, int roi, int scales, int sizes) {
+std::vector<Side> read_sides(Expansion& e, Shape from, int roi, int scales, int sizes) {
   const int rank = static_cast<int>(from.rank());
   std::vector<std::int64_t> all;
   for (int d = 0; d < rank; ++d) all.push_back(d);
   const std::vector<int> axes = axes_of(e, e.attributes().integers("axes", all), rank);
-  const auto there = [&](int i) { return i >= 0 && e.has(i) && e.shape(e.input(i)).numel() > 0; };
-  const auto listed = [&](int i) { return there(i) ? e.shape(e.input(i)).numel() : 0; };
+  const auto listed = [&](int i) { return i >= 0 && e.has(i) ? e.shape(e.input(i)).numel() : 0; };
   const std::int64_t factors = listed(scales), wanted = listed(sizes);
   if (std::max(factors, wanted) != std::ssize(axes) || (wanted > 0 && factors > 0))
     e.refuse("expected scales or sizes for ", axes.size(), " dimensions, got ", factors, " scales and ", wanted,
              " sizes");
-  const std::vector<double> box = there(roi) ? e.numbers(roi) : std::vector<double>();
+  const std::vector<double> box = listed(roi) > 0 ? e.numbers(roi) : std::vector<double>();
   const std::vector<Expansion::Number> to = wanted > 0 ? e.whole_numbers(sizes) : std::vector<Expansion::Number>();
   const bool are_known = wanted > 0 || (factors > 0 && e.known(e.input(scales)).defined());
   const std::vector<double> by = wanted == 0 && are_known ? e.numbers(scales) : std::vector<double>();
@@ -83,7 +82,6 @@ std::vector<Side> read_sides(Expansion& e, const Shape& from, int roi, int scale
     if (!are_known || (wanted > 0 && to[i].made >= 0) || (is_count && (wanted > 0 || by[i] != 1))) {
       if (wanted == 0) side.made_scale = scale_of(e, scales, i);
       side.made = wanted > 0 ? to[i] : e.whole_number(scaled(e, side), scales);
-      side.is_made = true;
       sides.push_back(side);
       continue;
     }
@@ -150,7 +148,7 @@ struct Settings {
 int resize(Expansion& e, const Settings& settings, const std::vector<Side>& sides) {
   int operand = e.input(0);
   for (const Side& side : sides) {
-    if (!side.is_made) continue;
+    if (!side.made) continue;
     if (settings.antialias || settings.exclude_outside)
       e.lacks("antialias or exclude_outside of a size that a run makes");
     operand = counted_resize(e, operand, side.axis,
@@ -159,14 +157,14 @@ int resize(Expansion& e, const Settings& settings, const std::vector<Side>& side
                               .nearest = settings.nearest,
                               .cubic_a = settings.cubic_a,
                               .scale = side.made_scale,
-                              .to = side.made});
+                              .to = *side.made});
   }
   const Shape from = e.shape(operand);
   std::vector<Picks> picks, outside;
   ResampleProblem problem;
   Shape to = from;
   for (const Side& side : sides) {
-    if (side.is_made) continue;
+    if (side.made) continue;
     const std::int64_t in = from[side.axis];
     to.set(side.axis, side.out);
     const bool whole = side.roi_begin == 0 && side.roi_end == 1;

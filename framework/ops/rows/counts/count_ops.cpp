@@ -12,7 +12,7 @@ namespace {
 
 /// At most `most` rows of that many numbers: [capacity, width], and how many there are.
 int found(Expansion& e, FindProblem problem, std::int64_t most, std::int64_t width, std::vector<int> inputs) {
-  const std::int64_t capacity = std::max<std::int64_t>(2, most), end = 1 + capacity * width;  // 1 would broadcast
+  const std::int64_t capacity = std::max(least_capacity, most), end = 1 + capacity * width;
   const int list = e.solve(std::move(problem), {end}, DType::i64, std::move(inputs));
   return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0,
                    e.check(e.slice(list, 0, 0, 1), {.most = capacity}));
@@ -109,7 +109,7 @@ int unique(Expansion& e) {
   const std::int64_t wanted = e.attributes().long_integer("axis", 0), output = e.attributes().long_integer("output", 0);
   if (whole) x = e.reshape(x, {e.shape(x).numel()});
   const int axis = e.axis_of(wanted, e.rank(x)), count = e.count_of(x, axis);
-  const std::int64_t extent = e.shape(x)[axis], room = std::max<std::int64_t>(extent, 2);  // 1 would broadcast
+  const std::int64_t extent = e.shape(x)[axis], room = std::max(extent, least_capacity);
   if (e.shape(x).numel() == 0) e.refuse("there is nothing in an operand ", e.shape(e.input(0)));
   if (output < 0 || output > 3) e.refuse("there is no output ", output);
   const int all = e.once([&] {

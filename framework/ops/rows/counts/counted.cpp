@@ -157,7 +157,7 @@ int counted_range(Expansion& e) {
   for (std::int64_t value = start; value < most && std::ssize(values) <= longest_list; value += step)
     values.push_back(value);
   if (std::ssize(values) > longest_list) e.refuse("a range up to ", most, " is too long");
-  while (values.size() < 2) values.push_back(0);  // a capacity of 1 would broadcast
+  while (std::ssize(values) < least_capacity) values.push_back(0);
   const auto one = [&](std::int64_t value) { return whole(e, {value}, {1}); };
   const int distance =
       e.pointwise(Pointwise::max, {e.pointwise(Pointwise::add, {limit.made.at(0), one(step - 1 - start)}), one(0)});
@@ -175,7 +175,7 @@ int choose_in_run(Expansion& e) {
   for (int d = 0; d < rank; ++d) {
     extents.push_back(e.shape(a)[d]), counts.push_back(e.count_of(a, d));
     if (extents.back() == e.shape(b)[d] && counts.back() == e.count_of(b, d)) continue;
-    extents.back() = std::max({extents.back(), e.shape(b)[d], std::int64_t{2}});  // 1 would broadcast
+    extents.back() = std::max({extents.back(), e.shape(b)[d], least_capacity});
     const int length = e.pointwise(Pointwise::where, {e.reshape(condition, {1}), e.length(a, d), e.length(b, d)});
     counts.back() = e.check(length, {.most = extents.back()});
   }

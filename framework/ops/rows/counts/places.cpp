@@ -10,7 +10,7 @@
 namespace lamina::detail {
 namespace {
 
-/// A node, to write down what a run computes as one would. A number is of the node's type.
+/// A node with operators, so that formulas of what a run computes read as formulas. A number is of the node's type.
 struct Term {
   Expansion* e;
   int node;
@@ -61,7 +61,7 @@ Term whole(Expansion& e, std::int64_t number) { return {&e, e.constant_node(Tens
 Term value_of(Expansion& e, const Expansion::Number& number) {
   return number.made >= 0 ? Term{&e, number.made} : whole(e, number.at_most);
 }
-/// 0, 1, ..., as many.
+/// 0, 1, ..., room - 1.
 Term counting(Expansion& e, std::int64_t room) { return {&e, places_along(e, 0, 1, room)}; }
 
 /// A list, to broadcast along an axis of a node.
@@ -71,7 +71,7 @@ int along(Expansion& e, Term list, int node, int axis) {
   return e.reshape(list.node, to_shape(shape));
 }
 
-/// Elements at those places, of those outside the nearest.
+/// The elements at places, each of which is clamped to the axis.
 int taken(Expansion& e, int x, int axis, Term places) {
   const auto last = static_cast<double>(e.shape(x)[axis] - 1);
   return take(e, e.uncounted(x, axis), least(most(places, 0.0), last).node, axis);
@@ -86,8 +86,8 @@ int counted_slice(Expansion& e, int x, int axis, const Expansion::Number& start,
   const auto near = [&](std::int64_t place) { return std::clamp(place, -extent, extent); };
   const std::int64_t first = near(start.at_most), last = near(end.at_most);
   if (step == 0) e.refuse("expected a step other than 0");
-  constexpr std::int64_t beyond = std::int64_t{1} << 40;  // every axis: no step is longer
-  step = std::clamp(step, -beyond, beyond);
+  constexpr std::int64_t longest_step = std::int64_t{1} << 40;  // longer than any axis: longer ones do the same
+  step = std::clamp(step, -longest_step, longest_step);
   const bool back = step < 0, is_known = start.made < 0;
   const auto pace = static_cast<double>(back ? -step : step);
   // From the front; what is beyond the axis is its end.
@@ -106,7 +106,7 @@ int counted_slice(Expansion& e, int x, int axis, const Expansion::Number& start,
     const std::int64_t to = !from_back ? near(end.bound) : extent + (end.made < 0 ? last : 0);
     reach = back ? std::min(first + 1, extent) : std::max<std::int64_t>(to - first, 0);
   }
-  const std::int64_t room = std::max<std::int64_t>(ceil_div(reach, back ? -step : step), 2);  // 1 would broadcast
+  const std::int64_t room = std::max(ceil_div(reach, back ? -step : step), least_capacity);
   int part = 0;
   if (is_known && first >= 0 && !back) {
     Picks picks = {.axis = axis, .places = {}};
@@ -121,14 +121,18 @@ int counted_slice(Expansion& e, int x, int axis, const Expansion::Number& start,
 
 int counted_part(Expansion& e, int x, int axis, const Expansion::Sizes& sizes, std::int64_t which) {
   if (which < 0 || which >= std::ssize(sizes.made)) e.refuse("there is no output ", which);
-  const auto sum = [&](std::int64_t parts) {
-    Term total = whole(e, 0);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(parts); ++i)
-      total = total + (sizes.made[i] >= 0 ? Term{&e, sizes.made[i]} : whole(e, sizes.most[i]));
-    return e.whole_number(total.node, 1);
-  };
-  x = e.sized(x, axis, value_of(e, sum(std::ssize(sizes.made))).node);
-  return counted_slice(e, x, axis, sum(which), sum(which + 1), 1);
+  // Where each part begins, and the last one ends: once for all outputs.
+  const int bounds = e.once([&] {
+    std::vector<int> sums = {whole(e, 0).node};
+    for (std::size_t i = 0; i < sizes.made.size(); ++i) {
+      const Term size = sizes.made[i] >= 0 ? Term{&e, sizes.made[i]} : whole(e, sizes.most[i]);
+      sums.push_back((Term{&e, sums.back()} + size).node);
+    }
+    return e.join(std::move(sums), 0);
+  });
+  const auto bound = [&](std::int64_t i) { return e.whole_number(e.slice(bounds, 0, i, i + 1), 1); };
+  x = e.sized(x, axis, value_of(e, bound(std::ssize(sizes.made))).node);
+  return counted_slice(e, x, axis, bound(which), bound(which + 1), 1);
 }
 
 int counted_pad(Expansion& e, int x, int axis, const Expansion::Number& before, const Expansion::Number& after,
@@ -137,11 +141,11 @@ int counted_pad(Expansion& e, int x, int axis, const Expansion::Number& before, 
   if (extent == 0) e.refuse("there is nothing in input ", e.shape(x), " to pad");
   for (const std::int64_t pad : {before.at_most, before.at_none, after.at_most, after.at_none})
     if (pad < -longest_list || pad > longest_list) e.refuse("cannot pad an axis of ", extent, " by ", pad);
-  // As many in every run, as where something is padded to a fixed length, are no count.
+  // A length that is the same in every run, as of what is padded to a fixed length, is no count.
   const std::int64_t at_most = extent + before.at_most + after.at_most,
                      at_none = (e.count_of(x, axis) >= 0 ? 0 : extent) + before.at_none + after.at_none;
   const bool fixed = at_most == at_none;
-  const std::int64_t room = fixed ? at_most : std::max<std::int64_t>({at_most, at_none, 2});  // 1 would broadcast
+  const std::int64_t room = fixed ? at_most : std::max({at_most, at_none, least_capacity});
   if (room < 0 || room > longest_list) e.refuse("cannot have an extent of ", room);
   const Term length = {&e, e.length(x, axis)}, b = value_of(e, before), a = value_of(e, after);
   const Term all = length + b + a;
@@ -156,7 +160,8 @@ int counted_pad(Expansion& e, int x, int axis, const Expansion::Number& before, 
     const Term period = (left - 1.0) * 2.0, folded = i.with(Pointwise::mod, period);
     place = choose(folded < left, folded, period - folded);
   }
-  const Term there = (j < count).with(Pointwise::logical_and, (-i <= 0.0).with(Pointwise::logical_and, i < left));
+  const Term there = (j < count).with(Pointwise::logical_and,
+                                      i.with(Pointwise::greater_equal, 0.0).with(Pointwise::logical_and, i < left));
   int result = taken(e, x, axis, choose(j < count, first + place, whole(e, 0)));
   if (mode == "constant")
     result = e.pointwise(Pointwise::where, {along(e, there, result, axis), result, e.scalar(fill, e.dtype(x))});
@@ -172,10 +177,11 @@ Term coordinates(Expansion& e, const CountedResize& how, Term j, Term length, Te
     return choose(one.with(Pointwise::equal, 1.0), one * 0.0, otherwise);
   };
   if (mode == "asymmetric") return j / scale;
-  if (mode == "align_corners") return or_zero(scale * length, j * (length - 1.0) / (scale * length - 1.0));
+  const Term out = scale * length;
+  if (mode == "align_corners") return or_zero(out, j * (length - 1.0) / (out - 1.0));
   const Term half = (j + 0.5) / scale - 0.5;
   if (mode == "pytorch_half_pixel") return or_zero(to, half);
-  if (mode == "half_pixel_symmetric") return half + length / 2.0 * (-(to / (scale * length)) + 1.0);
+  if (mode == "half_pixel_symmetric") return half + length / 2.0 * (-(to / out) + 1.0);
   if (mode != "half_pixel") e.lacks("coordinate_transformation_mode ", mode, " of a size that a run makes");
   return half;
 }
@@ -205,7 +211,7 @@ Term weight_at(const CountedResize& how, Term distance) {
 }  // namespace
 
 int counted_resize(Expansion& e, int x, int axis, const CountedResize& how) {
-  const std::int64_t room = std::max<std::int64_t>(how.to.bound, 2);  // 1 would broadcast
+  const std::int64_t room = std::max(how.to.bound, least_capacity);
   if (room > longest_list || e.shape(x)[axis] == 0) e.refuse("cannot resize ", e.shape(x), " to an extent of ", room);
   const Term count = {&e, e.check(value_of(e, how.to).node, {.most = room})}, many = count.as(DType::f64);
   const Term wide = Term{&e, e.length(x, axis)}.as(DType::f64);
