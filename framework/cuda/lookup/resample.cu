@@ -1,5 +1,6 @@
-// Weighted sums of taps along up to four dimensions. A thread owns one output element; neighbours in a warp are
-// neighbours in memory, whichever the layout, and read indices and weights from L1.
+// Weighted sums of taps along up to four dimensions. A thread owns one output element, or 16 bytes of them where they
+// lie behind the last resampled dimension, as channels do: they have the same taps. Neighbours in a warp are neighbours
+// in memory, whichever the layout, and read indices and weights from L1.
 //
 // Shared memory: none. Preconditions: indices lie within the input; an element of the outermost run has less than 2^32
 // of the output.
@@ -32,31 +33,37 @@ struct ResampleArguments {
   };
   int axes = 0;
   Axis axis[max_axes];
-  std::int64_t run[max_axes + 1] = {};       // extents of the runs
+  std::int64_t run[max_axes + 1] = {};       // extents of the runs, of the last in packs
   std::int64_t run_step[max_axes + 1] = {};  // elements of the input from one to the next
-  std::int64_t count = 0;                    // elements of the output
+  std::int64_t count = 0;                    // packs of the output
 };
 
-/// The sum over the taps of axis `which` and those within it.
-template <int which, int axes, class T>
-__device__ inline float sum_of(const ResampleArguments& args, const unsigned (&place)[ResampleArguments::max_axes],
-                               const T* input) {
+/// The sums over the taps of axis `which` and those within it.
+template <int which, int axes, class T, int pack>
+__device__ inline void sum_of(const ResampleArguments& args, const unsigned (&place)[ResampleArguments::max_axes],
+                              const T* input, float (&sums)[pack]) {
   if constexpr (which == axes) {
-    return to_f32(*input);
+    const auto values = *reinterpret_cast<const Pack<T, pack>*>(input);
+#pragma unroll
+    for (int j = 0; j < pack; ++j) sums[j] = to_f32(values.values[j]);
   } else {
     const ResampleArguments::Axis& axis = args.axis[which];
     const std::int64_t first = std::int64_t{place[which]} * axis.taps;
-    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) sums[j] = 0;
 #pragma unroll 1
     for (int t = 0; t < axis.taps; ++t) {
       const std::int64_t index = __ldg(axis.indices + first + t);
-      sum = fmaf(__ldg(axis.weights + first + t), sum_of<which + 1, axes>(args, place, input + index * axis.step), sum);
+      const float weight = __ldg(axis.weights + first + t);
+      float within[pack];
+      sum_of<which + 1, axes>(args, place, input + index * axis.step, within);
+#pragma unroll
+      for (int j = 0; j < pack; ++j) sums[j] = fmaf(weight, within[j], sums[j]);
     }
-    return sum;
   }
 }
 
-template <int axes, class T>
+template <int axes, int pack, class T>
 __global__ void __launch_bounds__(threads) resample_kernel(const T* __restrict__ input, T* __restrict__ output,
                                                            const __grid_constant__ ResampleArguments args) {
   let_successor_start();
@@ -65,35 +72,49 @@ __global__ void __launch_bounds__(threads) resample_kernel(const T* __restrict__
   for (std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x; i < args.count; i += step) {
     auto rest = static_cast<unsigned>(i);
     unsigned place[ResampleArguments::max_axes] = {};
-    std::int64_t offset = 0;
     const auto take = [&](std::int64_t extent) {
       const auto size = static_cast<unsigned>(extent);
       const unsigned next = rest / size, at = rest - next * size;
       rest = next;
       return at;
     };
-    offset += static_cast<std::int64_t>(take(args.run[axes])) * args.run_step[axes];
+    std::int64_t offset = static_cast<std::int64_t>(take(args.run[axes])) * args.run_step[axes];
 #pragma unroll
     for (int a = axes - 1; a >= 0; --a) {
       place[a] = take(args.axis[a].extent);
       offset += static_cast<std::int64_t>(take(args.run[a])) * args.run_step[a];
     }
-    output[i] = from_f32<T>(sum_of<0, axes>(args, place, input + offset));
+    float sums[pack];
+    sum_of<0, axes>(args, place, input + offset, sums);
+    Pack<T, pack> result;
+#pragma unroll
+    for (int j = 0; j < pack; ++j) result.values[j] = from_f32<T>(sums[j]);
+    reinterpret_cast<Pack<T, pack>*>(output)[i] = result;
   }
 }
 
-/// So much of the outermost run at a time that elements of the output are counted in 32 bits: divisions of 64 are what
+/// So much of the outermost run at a time that packs of the output are counted in 32 bits: divisions of 64 are what
 /// would take the time of a few taps.
-template <int axes, class T>
+template <int axes, int pack, class T>
 void launch(const ResampleArguments& args, const T* input, T* output, Stream stream) {
   const std::int64_t each = args.count / args.run[0], most = std::numeric_limits<std::uint32_t>::max() / each;
   for (std::int64_t first = 0; first < args.run[0]; first += most) {
     ResampleArguments part = args;
     part.run[0] = std::min(most, args.run[0] - first);
     part.count = part.run[0] * each;
-    launch_kernel(resample_kernel<axes, T>, threads_for(part.count, threads), stream, input + first * args.run_step[0],
-                  output + first * each, part);
+    launch_kernel(resample_kernel<axes, pack, T>, threads_for(part.count, threads), stream,
+                  input + first * args.run_step[0], output + first * each * pack, part);
   }
+}
+
+/// In packs if what lies behind the last resampled dimension is whole ones: all steps of the input are, then.
+template <int axes, class T>
+void launch(ResampleArguments args, const T* input, T* output, Stream stream) {
+  constexpr int pack = Pack<T>::size;
+  if (axes == 0 || args.run[axes] % pack != 0 || !aligned_to_16(input) || !aligned_to_16(output))
+    return launch<axes, 1>(args, input, output, stream);
+  args.run[axes] /= pack, args.run_step[axes] *= pack, args.count /= pack;
+  launch<axes, pack>(args, input, output, stream);
 }
 
 /// How the axes divide the shape, in the order in which dimensions lie in memory; `constant` puts a vector where the

@@ -282,6 +282,9 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     result.steps = detail::ceil_div(result.steps, in_flight) * in_flight;
   }
   result.parts = detail::ceil_div(reduced, result.steps * result.lanes);
+  // Of few points a thread has fewer, which changes no sum's order: a long text that runs once is what takes the time.
+  const auto few = [&] { return 2 * kept * result.lanes * result.parts <= few_threads * processors; };
+  for (; !of_reduced && result.pack > 1 && few(); kept *= 2) result.pack /= 2;
   const std::int64_t all = kept * result.lanes;
   result.early = all * result.parts <= few_threads * processors;
   // Small blocks reach more multiprocessors.

@@ -39,11 +39,11 @@ __device__ __forceinline__ void multiply(const Layer& layer, const unsigned char
                                          const Put& put) {
   using Weight = std::conditional_t<of_codes<T>, __half, T>;
   const auto* ends = reinterpret_cast<const float*>(parameters + layer.weight_bytes());
-  const int lane = static_cast<int>(threadIdx.x) % layer.lanes, units = layer.units();
-  const int step = threads / layer.lanes;
+  const int log2_lanes = 31 - __clz(layer.lanes), units = layer.units();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread & (layer.lanes - 1), step = threads >> log2_lanes;
   // All threads of a warp stay for the shuffles.
   for (int first = 0; first < layer.rows; first += step) {
-    const int row = first + static_cast<int>(threadIdx.x) / layer.lanes;
+    const int row = first + (thread >> log2_lanes);
     const unsigned char* weights = parameters + min(row, layer.rows - 1) * layer.pitch();
     float chain[images] = {};
     for (int unit = lane; unit < units; unit += layer.lanes) {

@@ -19,16 +19,30 @@ Quantization product_of(const SqueezeExciteProblem& problem, const Preparation& 
   return problem.multiplies ? p.output().quantization : problem.product;
 }
 
-Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input) {
+Result result_of(const SqueezeExciteProblem& problem) {
+  return problem.norm ? Result::response : problem.multiplies ? Result::product : Result::factors;
+}
+
+/// Of clusters of so many blocks.
+Arguments arguments_of(const SqueezeExciteProblem& problem, const View& input, int log2_blocks = log2_parts) {
   Arguments args;
+  args.log2_blocks = log2_blocks;
   args.images = input.shape[0];
   args.pixels = static_cast<int>(input.shape[2] * input.shape[3]);
   args.channels = static_cast<int>(input.shape[1]);
+  constexpr int least_channels = 256;  // of a slice: fewer are added up by too few of a block's threads
+  const auto divides_again = [&] {
+    const int slices = 2 << args.log2_slices;
+    return args.channels % (slices * pack) == 0 && args.channels / slices >= least_channels;
+  };
+  while (args.log2_slices < log2_parts && divides_again()) ++args.log2_slices;
+  const int packs = args.slice_channels() / pack;
+  args.slice = Divider(args.slice_channels()), args.pack_of_slice = Divider(packs);
+  args.groups = threads / std::max(packs, 1);
   if (problem.norm) return args;
   args.hidden = problem.squeeze.geometry.out_channels;
-  args.squeeze =
-      Layer(lamina::detail::ceil_div(args.hidden, blocks), problem.squeeze.geometry.in_channels, of_codes(problem));
-  args.excite = Layer(lamina::detail::ceil_div(args.channels, blocks), args.hidden, of_codes(problem));
+  args.squeeze = Layer(args.hidden, args.blocks(), problem.squeeze.geometry.in_channels, of_codes(problem));
+  args.excite = Layer(args.channels, args.blocks(), args.hidden, of_codes(problem));
   return args;
 }
 
@@ -68,19 +82,42 @@ std::optional<std::vector<float>> slopes_of(const SqueezeExciteProblem& problem,
                                         product_of(problem, p));
 }
 
-/// Images of a cluster: more share its weights where there would be more clusters than the device has at a time.
-int images_of(const Arguments& args, const DeviceDescription& device) {
-  constexpr double start = 4, each = 0.7;  // us
-  int best = 1;
+/// How images are divided: those of a cluster, its blocks, and their shared memory.
+struct Division {
+  int images = 1, log2_blocks = log2_parts, bytes = 0;
+};
+
+/// What takes the least time by a simple model: the more images there are the fewer blocks an image gets, if they have
+/// room for the parameters. Where each block can have a multiprocessor of its own it is given more memory than it
+/// needs, or two would meet on one while others have none.
+Division division_of(const SqueezeExciteProblem& problem, const View& input, const DeviceDescription& device) {
+  constexpr double start = 4, each = 1.2;                 // us, of a cluster and of each image
+  constexpr double image_rate = 24e3, layer_rate = 54e3;  // bytes/us, of a block
+  constexpr double beside = 1.4;                          // what a block takes longer if another one is beside it
+  const Result result = result_of(problem);
+  const double image_bytes = static_cast<double>(input.shape[1] * input.shape[2] * input.shape[3]) *
+                             static_cast<double>(size_of(input.format.dtype)) * (result == Result::product ? 2 : 1);
+  Division best;
   double least = std::numeric_limits<double>::infinity();
-  for (int images = 1; images <= max_images; ++images) {
-    const int bytes = shared_bytes(args, images) + device.reserved_shared_bytes;
-    if (bytes > device.multiprocessor_shared_bytes) break;
-    const int resident = std::clamp(device.multiprocessor_shared_bytes / bytes, 1, 2);
-    const int at_once = std::max(1, device.clusters[blocks] * resident);
-    const auto waves = lamina::detail::ceil_div<std::int64_t>(args.images, std::int64_t{images} * at_once);
-    const double time = static_cast<double>(waves) * (start + images * each);
-    if (time < least) least = time, best = images;
+  for (int log2_blocks = log2_parts; log2_blocks >= 0; --log2_blocks) {
+    const Arguments args = arguments_of(problem, input, log2_blocks);
+    const int blocks = args.blocks();
+    const int alone = device.clusters[static_cast<std::size_t>(blocks)];
+    if (blocks < parts && (alone == 0 || (result == Result::response && args.channels > threads * blocks))) continue;
+    for (int images = 1; images <= max_images; ++images) {
+      const int bytes = shared_bytes(args, images, result), all = bytes + device.reserved_shared_bytes;
+      if (bytes > device.shared_bytes) break;
+      const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
+      const bool two = clusters > alone && 2 * all <= device.multiprocessor_shared_bytes;
+      const auto waves = lamina::detail::ceil_div<std::int64_t>(clusters, std::max(1, two ? 2 * alone : alone));
+      const double one = each + image_bytes / blocks / image_rate +
+                         static_cast<double>(args.squeeze.bytes() + args.excite.bytes()) / layer_rate;
+      const double time = static_cast<double>(waves) * (start + images * one * (two ? beside : 1));
+      if (time >= least) continue;
+      const int half = device.multiprocessor_shared_bytes / 2 - device.reserved_shared_bytes + 16;
+      const bool spreads = clusters <= alone && half <= device.shared_bytes;
+      least = time, best = {images, log2_blocks, spreads ? std::max(bytes, half) : bytes};
+    }
   }
   return best;
 }
@@ -90,7 +127,7 @@ int images_of(const Arguments& args, const DeviceDescription& device) {
 Packed pack_layers(const SqueezeExciteProblem& problem, const Arguments& args, DType type,
                    std::span<const CodeEnd> ends) {
   const std::int64_t bytes = args.squeeze.bytes() + args.excite.bytes();
-  Packed packed(blocks * bytes);
+  Packed packed(args.blocks() * bytes);
   const auto put_layer = [&](const ConvProblem& conv, const Layer& layer, const CodeEnd* end, int offset, int count) {
     const Tensor weight = end != nullptr ? conv.eight.weight.to(DType::f32) : conv.weight;
     const float* weights = lamina::detail::floats(weight);
@@ -178,7 +215,7 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
   const bool known = problem.norm ? !problem.multiplies && !codes && is_response(*problem.norm, shape[1])
                      : codes      ? are_code_layers(problem, p)
                                   : is_layer(problem.squeeze, p) && is_layer(problem.excite, p);
-  return known && shared_bytes(arguments_of(problem, p.input()), 1) <= p.device.shared_bytes;
+  return known && shared_bytes(arguments_of(problem, p.input()), 1, result_of(problem)) <= p.device.shared_bytes;
 }
 
 /// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
@@ -191,7 +228,8 @@ bool pays(const SqueezeExciteProblem&, const Preparation& p) {
 
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {
   const DType type = p.input().format.dtype;
-  Arguments args = arguments_of(problem, p.input());
+  const Division division = division_of(problem, p.input(), p.device);
+  Arguments args = arguments_of(problem, p.input(), division.log2_blocks);
   Constants constants(p.device.device.index);
   if (problem.norm) {
     args.eps = static_cast<float>(problem.norm->eps);
@@ -212,20 +250,19 @@ std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Pre
     args.excite_finish = finish_of(problem.excite.epilogue, type);
     args.parameters = constants.add(pack_layers(problem, args, type, {}).bytes());
   }
-  const int images = images_of(args, p.device);
-  const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
-  const Result result = problem.norm ? Result::response : problem.multiplies ? Result::product : Result::factors;
-  const void* const function = kernel(type, images, result);
+  const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, division.images);
+  const void* const function = kernel(type, division.images, result_of(problem));
   reserve_shared_memory(p.device.device.index, function, p.device.shared_bytes);
-  return make_launched<Arguments>({.description = lamina::detail::concat(
-                                       "cluster of ", blocks, " blocks: ", args.channels, " channels, ",
-                                       problem.norm ? "response norm" : lamina::detail::concat(args.hidden, " between"),
-                                       of_codes(problem) ? ", codes" : "", images > 1 ? ", several images" : "",
-                                       problem.multiplies ? "" : ", factors alone"),
-                                   .kernel = function,
-                                   .how = of_blocks(clusters * blocks, threads, shared_bytes(args, images), blocks),
-                                   .args = args,
-                                   .constants = constants});
+  return make_launched<Arguments>(
+      {.description = lamina::detail::concat(
+           "cluster of ", args.blocks(), args.blocks() == 1 ? " block: " : " blocks: ", args.channels, " channels, ",
+           problem.norm ? "response norm" : lamina::detail::concat(args.hidden, " between"),
+           of_codes(problem) ? ", codes" : "", division.images > 1 ? ", several images" : "",
+           problem.multiplies ? "" : ", factors alone"),
+       .kernel = function,
+       .how = of_blocks(clusters * args.blocks(), threads, division.bytes, args.blocks()),
+       .args = args,
+       .constants = constants});
 }
 
 }  // namespace cuda::squeeze_excite

@@ -1,17 +1,19 @@
-// A cluster of blocks owns one image or a few, each block an eighth of their pixels, of the hidden values and of the
-// factors.
+// A cluster of up to eight blocks owns one image or a few. An image has eight parts, each a slice of the channels and a
+// share of the pixels; a block has as many of them as it takes, and as much of the hidden values and of the factors.
 //
 // A thread adds up 8 channels of every so many pixels, of which it reads several at a time: what takes the time is how
-// soon they come. Sums meet in the block, then across the cluster, where every block needs all means. In both layers a
-// few threads share a row of weights, 16 bytes at a time; hidden values are exchanged across the cluster too. The
-// factors are the result, or the block multiplies its pixels by them, which it reads again. Or squares are added up,
-// and the factors are a norm of the channels' roots. All orders are those of the layer: no bit depends on the batch.
-// Means, roots, hidden values and factors are rounded as the activations that they would be. Of codes what a thread
-// sums is a whole number, of products one of f32, weights being of f16, and what several threads sum of those one of
-// i32: docs/inside/precision.md has the formulas. Their factors are those of detail::product_slopes.
-// Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums [groups, C],
-// the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments filled in by
-// squeeze_excite.cpp; compute capability 9.0.
+// soon they come. Sums meet in the block, then across the cluster, where every block needs all means: of each channel
+// it reads as many sums as there are shares. In both layers a few threads share a row of weights, 16 bytes at a time;
+// hidden values are exchanged across the cluster too. The factors are the result, or the block multiplies its pixels by
+// them, which it reads again. Or squares are added up, and the factors are a norm of the channels' roots. All orders
+// are those of the parts and the layers: no bit depends on the batch, or on the cluster. Means, roots, hidden values
+// and factors are rounded as the activations that they would be. Of codes what a thread sums is a whole number, of
+// products one of f32, weights being of f16, and what several threads sum of those one of i32:
+// docs/inside/precision.md has the formulas. Their factors are those of detail::product_slopes.
+//
+// Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums
+// [parts, groups, C], the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments
+// filled in by squeeze_excite.cpp; compute capability 9.0.
 
 #include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
@@ -29,8 +31,9 @@ namespace {
 
 /// Neighbouring channels of a pixel, and of several pixels `step` apart, which all are on their way at a time; `none`
 /// where there are none.
+/// As words: of 16 bits each would be taken or left by itself, and registers would not do for all loads at a time.
 template <class T>
-using Channels = std::conditional_t<of_codes<T>, Codes<pack>, Neighbouring<T, pack>>;
+using Channels = Neighbouring<std::uint32_t, pack * sizeof(T) / 4>;
 template <int count, class T>
 __device__ __forceinline__ void load(const T* map, int pixel, int last, int step, int channels, const Channels<T>& none,
                                      Channels<T> (&all)[count]) {
@@ -42,14 +45,22 @@ __device__ __forceinline__ void load(const T* map, int pixel, int last, int step
   }
 }
 
+/// Channel j of a pixel of 16 bits.
+template <class T>
+__device__ __forceinline__ float channel_of(const Channels<T>& all, int j) {
+  const auto half = static_cast<unsigned short>(j % 2 == 0 ? all.values[j / 2] : all.values[j / 2] >> 16);
+  if constexpr (std::is_same_v<T, __half>) return to_f32(__ushort_as_half(half));
+  return to_f32(__ushort_as_bfloat16(half));
+}
+
 template <class T, int images, Result result>
 __device__ __forceinline__ void run(const Arguments& args) {
   extern __shared__ __align__(16) unsigned char memory[];
-  const Memory place(args);
+  const Memory place(args, result);
   const int parameter_bytes = args.squeeze.bytes() + args.excite.bytes(), pitch = place.count;
   auto* const floats = reinterpret_cast<float*>(memory + parameter_bytes);
   const int thread = static_cast<int>(threadIdx.x), rank = static_cast<int>(ptx::cluster_rank());
-  const std::int64_t image = static_cast<std::int64_t>(blockIdx.x / blocks) * images;
+  const std::int64_t image = static_cast<std::int64_t>(blockIdx.x >> args.log2_blocks) * images;
   {
     const unsigned char* from = args.parameters + static_cast<std::int64_t>(rank) * parameter_bytes;
     for (int i = thread * 16; i < parameter_bytes; i += threads * 16) {
@@ -57,13 +68,23 @@ __device__ __forceinline__ void run(const Arguments& args) {
     }
     ptx::copy_async_commit();
   }
-  const int packs = args.channels / pack, groups = threads / packs;
-  const int group = thread / packs, mine = thread - group * packs;
-  const int first = static_cast<int>(static_cast<std::int64_t>(args.pixels) * rank / blocks);
-  const int last = static_cast<int>(static_cast<std::int64_t>(args.pixels) * (rank + 1) / blocks);
-  const auto map = [&](auto* whole, int i) {  // of a batch that may end before the cluster's images do
+  const int slice_channels = args.slice_channels(), several = args.parts_of_block();
+  const int log2_shares = log2_parts - args.log2_slices, log2_several = log2_parts - args.log2_blocks;
+  const int packs = slice_channels / pack, groups = args.groups;
+  const auto slice_of = [&](int c) { return static_cast<int>(args.slice.quotient(static_cast<unsigned>(c))); };
+  const int group = static_cast<int>(args.pack_of_slice.quotient(threadIdx.x)), mine = thread - group * packs;
+  /// Of one of the block's parts: this thread's first channel, and pixels.
+  struct Part {
+    int channel, first, last;
+  };
+  const auto part_of = [&](int e) {
+    const int part = rank * several + e, slice = part >> log2_shares, share = part - (slice << log2_shares);
+    return Part{slice * slice_channels + mine * pack, (args.pixels * share >> log2_shares) + group,
+                args.pixels * (share + 1) >> log2_shares};
+  };
+  const auto map = [&](auto* whole, int i, int channel) {  // of a batch that may end before the cluster's images do
     const std::int64_t at = image + i < args.images ? image + i : args.images - 1;
-    return whole + at * args.pixels * args.channels + mine * pack;
+    return whole + at * args.pixels * args.channels + channel;
   };
   // Beyond the values that meet weights of zero.
   for (int c = args.hidden + thread; c < args.excite.units() * pack; c += threads) {
@@ -74,22 +95,23 @@ __device__ __forceinline__ void run(const Arguments& args) {
   Channels<T> none = {};
   if constexpr (of_codes<T>) none = {flip, flip};  // zeros, as they are read
   constexpr bool responds = result == Result::response;
-  const int channel = args.channels * rank / blocks + thread;  // of which this thread says the response
-  const bool is_one = responds && channel < args.channels * (rank + 1) / blocks;
+  const int channel = (args.channels * rank >> args.log2_blocks) + thread;  // of which this thread says the response
+  const bool is_one = responds && channel < args.channels * (rank + 1) >> args.log2_blocks;
   const float scale = is_one ? args.norm[channel] : 0.0f, shift = is_one ? args.norm[args.channels + channel] : 0.0f;
   wait_for_predecessor();
 
-  if (group < groups) {
+  for (int e = 0; e < several && group < groups; ++e) {
+    const Part part = part_of(e);
 #pragma unroll
     for (int i = 0; i < images; ++i) {
-      const auto* input = map(static_cast<const T*>(args.input), i);
+      const auto* input = map(static_cast<const T*>(args.input), i, part.channel);
       ptx::pin(input);  // or it is computed again for each load
       __builtin_assume(__isGlobal(input));
       std::conditional_t<of_codes<T>, std::uint32_t, float> sum[pack] = {};
       constexpr int ahead = responds ? 4 : 8;
-      for (int pixel = first + group; pixel < last; pixel += ahead * groups) {
+      for (int pixel = part.first; pixel < part.last; pixel += ahead * groups) {
         Channels<T> all[ahead];
-        load(input, pixel, last, groups, args.channels, none, all);
+        load(input, pixel, part.last, groups, args.channels, none, all);
 #pragma unroll
         for (int a = 0; a < ahead; ++a) {
 #pragma unroll
@@ -97,15 +119,16 @@ __device__ __forceinline__ void run(const Arguments& args) {
             if constexpr (of_codes<T>) {
               sum[j] = __dp4a(all[a].values[j / 4] ^ flip, 1u << j % 4 * 8, sum[j]);
             } else {
-              const float value = to_f32(all[a].values[j]);
+              const float value = channel_of<T>(all[a], j);
               sum[j] += responds ? value * value : value;
             }
           }
         }
       }
-      auto* parts = reinterpret_cast<float4*>(floats + i * pitch + place.parts + group * args.channels + mine * pack);
-      const auto at = [&](int j) { return static_cast<float>(sum[j]); };
-      parts[0] = {at(0), at(1), at(2), at(3)}, parts[1] = {at(4), at(5), at(6), at(7)};
+      const int at = place.of_threads + (e * groups + group) * slice_channels + mine * pack;
+      const auto number = [&](int j) { return static_cast<float>(sum[j]); };
+      auto* const to = reinterpret_cast<float4*>(floats + i * pitch + at);
+      to[0] = {number(0), number(1), number(2), number(3)}, to[1] = {number(4), number(5), number(6), number(7)};
     }
   }
   ptx::copy_async_wait<0>();
@@ -113,10 +136,11 @@ __device__ __forceinline__ void run(const Arguments& args) {
   const auto four = [&](int i, int offset) { return reinterpret_cast<float4*>(floats + i * pitch + offset); };
 #pragma unroll
   for (int i = 0; i < images; ++i) {
-    for (int c = thread * 4; c < args.channels; c += threads * 4) {
+    for (int c = thread * 4; c < several * slice_channels; c += threads * 4) {
       float4 total = {};
+      const int from = place.of_threads + c + slice_of(c) * (groups - 1) * slice_channels;
 #pragma unroll 8
-      for (int g = 0; g < groups; ++g) add(total, *four(i, place.parts + g * args.channels + c));
+      for (int g = 0; g < groups; ++g) add(total, *four(i, from + g * slice_channels));
       *four(i, place.sums + c) = total;
     }
   }
@@ -126,8 +150,14 @@ __device__ __forceinline__ void run(const Arguments& args) {
   for (int i = 0; i < images; ++i) {
     for (int c = thread * 4; c < args.channels; c += threads * 4) {
       float4 total = {};
+      const int of = slice_of(c);
+      const float* const sums = floats + i * pitch + place.sums + c - of * slice_channels;
 #pragma unroll
-      for (int r = 0; r < blocks; ++r) add(total, ptx::load_from(floats + i * pitch + place.sums + c, r));
+      for (int r = 0; r < parts; ++r) {
+        const int part = (of << log2_shares) + r, block = part >> log2_several;
+        if (r >> log2_shares == 0)
+          add(total, ptx::load_from(sums + (part - (block << log2_several)) * slice_channels, block));
+      }
       const auto mean = [&](float sum, int at) {
         if (!responds && c + at >= args.squeeze.terms) return 0.0f;  // which the layer does not read
         if constexpr (of_codes<T>) {
@@ -143,19 +173,24 @@ __device__ __forceinline__ void run(const Arguments& args) {
   __syncthreads();
   if constexpr (responds) {
     const float* const numbers = floats + place.means;
-    average<images>(args.channels, numbers, pitch, floats + place.parts, [&](int i, float mean) {
+    average<images>(args.channels, numbers, pitch, floats + place.of_threads, [&](int i, float mean) {
       if (!is_one || image + i >= args.images) return;
       const float response = numbers[i * pitch + channel] / (mean + args.eps);
       static_cast<T*>(args.output)[(image + i) * args.channels + channel] = from_f32<T>(response * scale + shift);
     });
     return ptx::cluster_sync();  // others read this block's sums
   }
+  const auto to_all = [&](float* own, float value) {
+#pragma unroll
+    for (int r = 0; r < parts; ++r) {
+      if (r >> args.log2_blocks == 0) ptx::store_to(own, r, value);
+    }
+  };
   multiply<T, images>(args.squeeze, memory, args.squeeze_finish, args.codes.squeeze, floats + place.means, pitch,
                       [&](int i, int row, float value) {
                         const int s = rank * args.squeeze.rows + row;
                         if (s >= args.hidden) return;
-#pragma unroll
-                        for (int r = 0; r < blocks; ++r) ptx::store_to(floats + i * pitch + place.hidden + s, r, value);
+                        to_all(floats + i * pitch + place.hidden + s, value);
                       });
   ptx::cluster_sync();
   const unsigned char* const second = memory + args.squeeze.bytes();
@@ -173,34 +208,34 @@ __device__ __forceinline__ void run(const Arguments& args) {
       static_cast<Factor*>(args.output)[(image + i) * args.channels + c] = from_f32<Factor>(value);
     });
   } else {
-    excite([&](int i, int c, float value) {
-#pragma unroll
-      for (int r = 0; r < blocks; ++r) ptx::store_to(floats + i * pitch + place.factors + c, r, value);
-    });
+    excite([&](int i, int c, float value) { to_all(floats + i * pitch + place.factors + c, value); });
     ptx::cluster_sync();
+    for (int e = 0; e < several && group < groups; ++e) {
+      const Part part = part_of(e);
 #pragma unroll
-    for (int i = 0; i < images; ++i) {
-      if (group >= groups || image + i >= args.images) break;
-      const float4 *const factors = four(i, place.factors + mine * pack), low = factors[0], high = factors[1];
-      const auto* input = map(static_cast<const T*>(args.input), i);
-      auto* output = map(static_cast<T*>(args.output), i);
-      constexpr int ahead = 4;
-      for (int pixel = first + group; pixel < last; pixel += ahead * groups) {
-        Channels<T> all[ahead];
-        load(input, pixel, last, groups, args.channels, none, all);
+      for (int i = 0; i < images; ++i) {
+        if (image + i >= args.images) break;
+        const float4 *const factors = four(i, place.factors + part.channel), low = factors[0], high = factors[1];
+        const auto* input = map(static_cast<const T*>(args.input), i, part.channel);
+        auto* output = map(static_cast<T*>(args.output), i, part.channel);
+        constexpr int ahead = 4;
+        for (int pixel = part.first; pixel < part.last; pixel += ahead * groups) {
+          Channels<T> all[ahead];
+          load(input, pixel, part.last, groups, args.channels, none, all);
 #pragma unroll
-        for (int a = 0; a < ahead && pixel + a * groups < last; ++a) {
-          T* const to = output + (pixel + a * groups) * args.channels;
-          if constexpr (of_codes<T>) {
-            const std::uint32_t* const fours = all[a].values;
-            *reinterpret_cast<Codes<pack>*>(to) = {multiplied(args.codes.image, fours[0], low),
-                                                   multiplied(args.codes.image, fours[1], high)};
-          } else {
-            const float factor[pack] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-            float values[pack];
+          for (int a = 0; a < ahead && pixel + a * groups < part.last; ++a) {
+            T* const to = output + (pixel + a * groups) * args.channels;
+            if constexpr (of_codes<T>) {
+              const std::uint32_t* const fours = all[a].values;
+              *reinterpret_cast<Codes<pack>*>(to) = {multiplied(args.codes.image, fours[0], low),
+                                                     multiplied(args.codes.image, fours[1], high)};
+            } else {
+              const float factor[pack] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+              float values[pack];
 #pragma unroll
-            for (int j = 0; j < pack; ++j) values[j] = to_f32(all[a].values[j]) * factor[j];
-            write_floats(values, to);
+              for (int j = 0; j < pack; ++j) values[j] = channel_of<T>(all[a], j) * factor[j];
+              write_floats(values, to);
+            }
           }
         }
       }
@@ -233,8 +268,8 @@ const void* kernel_of(int images, Result result) {
 
 }  // namespace
 
-int shared_bytes(const Arguments& args, int images) {
-  return args.squeeze.bytes() + args.excite.bytes() + Memory(args).count * 4 * images;
+int shared_bytes(const Arguments& args, int images, Result result) {
+  return args.squeeze.bytes() + args.excite.bytes() + Memory(args, result).count * 4 * images;
 }
 
 const void* kernel(DType type, int images, Result result) {

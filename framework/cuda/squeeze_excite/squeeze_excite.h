@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "lamina/cuda/conv2d/eight_bits_ends.h"
+#include "lamina/cuda/divider.h"
 #include "lamina/cuda/eight_bits/rounding.h"
 #include "lamina/cuda/finish.h"
 #include "lamina/kernel/operator.h"
@@ -14,9 +15,10 @@
 namespace lamina::cuda::squeeze_excite {
 
 inline constexpr int threads = 512;
-inline constexpr int blocks = 8;      // of a cluster
-inline constexpr int pack = 8;        // channels that are read at a time
-inline constexpr int max_images = 3;  // of a cluster
+inline constexpr int log2_parts = 3;
+inline constexpr int parts = 1 << log2_parts;  // of an image, each with its own sums
+inline constexpr int pack = 8;                 // channels that are read at a time
+inline constexpr int max_images = 3;           // of a cluster
 
 /// One of the two layers as a block has it: `rows` of its results, each with weights of 16 bits for `terms` values, and
 /// `lanes` threads that share a row. Rows are an odd number of 16 bytes apart, so that neighbours are in other banks.
@@ -26,8 +28,10 @@ struct Layer {
   int rows = 0, terms = 0, lanes = 32;
   bool codes = false;
   Layer() = default;
-  Layer(int rows_, int terms_, bool codes_) : rows(rows_), terms(terms_), codes(codes_) {
-    while (lanes > 1 && lanes * rows > threads) lanes /= 2;
+  /// Of so many values in all, of clusters of so many blocks. However many those are, a row has as many lanes.
+  Layer(int values, int blocks, int terms_, bool codes_)
+      : rows((values + blocks - 1) / blocks), terms(terms_), codes(codes_) {
+    while (lanes > 1 && lanes * ((values + parts - 1) / parts) > threads) lanes /= 2;
   }
   __host__ __device__ int units() const { return (terms + pack - 1) / pack; }  // of 16 bytes
   __host__ __device__ int pitch() const { return (units() | 1) * 16; }         // bytes
@@ -60,22 +64,31 @@ struct Arguments {
   float eps = 0;
   std::int64_t images = 0;
   int pixels = 0, channels = 0, hidden = 0;
+  int groups = 1;  // of threads, each with a pixel of a slice
+  /// Blocks of a cluster, and slices of an image's channels, whose pixels the other parts divide: the more slices there
+  /// are, the fewer sums the blocks read of each other. Powers of two: what each thread does before it reads is waited
+  /// for, and a division takes as long as a load.
+  int log2_blocks = log2_parts, log2_slices = 0;
+  Divider slice, pack_of_slice;  // by a slice's channels and by its packs
+  int blocks() const { return 1 << log2_blocks; }
+  __host__ __device__ int slice_channels() const { return channels >> log2_slices; }
+  __host__ __device__ int parts_of_block() const { return parts >> log2_blocks; }
 };
 
-/// Of f32 behind the parameters in shared memory, for each image.
+/// Of f32 behind the parameters in shared memory, for each image. Factors that are the result are not kept.
 struct Memory {
-  int parts, sums, means, hidden, factors, count;
-  __host__ __device__ explicit Memory(const Arguments& args)
-      : parts(0),
-        sums(threads * pack),
-        means(sums + args.channels),
-        hidden(means + args.squeeze.units() * pack),
+  int of_threads, sums, means, hidden, factors, count;
+  __host__ __device__ Memory(const Arguments& args, Result result)
+      : of_threads(0),
+        sums(args.parts_of_block() * threads * pack),
+        means(sums + args.parts_of_block() * args.slice_channels()),
+        hidden(means + args.channels),
         factors(hidden + args.excite.units() * pack),
-        count((factors + args.channels + 3) / 4 * 4) {}
+        count((factors + (result == Result::product ? args.channels : 0) + 3) / 4 * 4) {}
 };
 
 /// Bytes of shared memory of a block of a cluster that has so many images.
-int shared_bytes(const Arguments& args, int images);
+int shared_bytes(const Arguments& args, int images, Result result);
 
 /// __global__ void(Arguments), of f16, bf16 or codes, of a cluster that has so many images, up to max_images.
 const void* kernel(DType type, int images, Result result);

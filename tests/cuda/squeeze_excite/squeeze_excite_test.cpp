@@ -27,6 +27,11 @@ const GateCase cases[] = {
     {33, 888, 7, 7, 222},
 };
 
+/// What the rule believes of the device: clusters that fit at a time, of so many blocks alone; 0 of them: as it is.
+struct Believed {
+  int clusters = 0, blocks = 8;
+};
+
 struct Gate {
   GateCase c;
   std::vector<float> x, w1, b1, w2, b2;  // [N, C, H, W], [S, C], [S], [C, S], [C]
@@ -80,8 +85,7 @@ class SqueezeExcite : public OnCuda {
             .shift = Tensor::from(std::vector<float>(gate.b2.size(), 1.0f), {gate.c.channels})};
   }
 
-  /// `clusters`: that the rule believes fit on the device at a time; 0: as many as do.
-  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, int clusters = 0,
+  static Prepared prepare_gate(const Gate& gate, Precision precision, bool multiplies = true, Believed believed = {},
                                bool responds = false) {
     const GateCase& c = gate.c;
     const View view = {.shape = {c.images, c.channels, c.height, c.width},
@@ -93,7 +97,10 @@ class SqueezeExcite : public OnCuda {
                      .device = describe(Device::cuda()),
                      .precision = precision,
                      .images = c.images};
-    if (clusters > 0) p.device.clusters.fill(clusters);
+    if (believed.clusters > 0) {
+      p.device.clusters.fill(0);
+      p.device.clusters[static_cast<std::size_t>(believed.blocks)] = believed.clusters;
+    }
     SqueezeExciteProblem problem = problem_of(gate);
     problem.multiplies = multiplies;
     if (responds) problem.norm = norm_of(gate);
@@ -171,12 +178,14 @@ TEST_F(SqueezeExcite, FactorsAlone) {
       const std::ptrdiff_t plane = c.height * c.width, image = plane * c.channels;
       std::for_each_n(gate.x.begin(), responds ? plane : 0, [](float& v) { v *= 1e-4f; });
       if (responds && c.images > 1) std::fill(gate.x.end() - image, gate.x.end(), 0.0f);
-      const std::vector<unsigned char> bytes = run_bytes(prepare_gate(gate, precision, false, 0, responds), gate.x);
-      for (const int clusters : {1, 2, 3}) {  // images of a cluster: as many as there are, and fewer
-        const Prepared few = prepare_gate(gate, precision, false, clusters, responds);
+      const std::vector<unsigned char> bytes = run_bytes(prepare_gate(gate, precision, false, {}, responds), gate.x);
+      // Images of a cluster, as many as there are and fewer; blocks of one, 1000 of which fit.
+      for (const Believed believed :
+           {Believed{1}, Believed{2}, Believed{3}, Believed{1000, 4}, Believed{1000, 2}, Believed{1000, 1}}) {
+        const Prepared few = prepare_gate(gate, precision, false, believed, responds);
         EXPECT_EQ(run_bytes(few, gate.x), bytes) << few.op->description();
         if (responds) continue;
-        EXPECT_EQ(run_bytes(prepare_gate(gate, precision, true, clusters), gate.x),
+        EXPECT_EQ(run_bytes(prepare_gate(gate, precision, true, believed), gate.x),
                   run_bytes(prepare_gate(gate, precision), gate.x));
       }
       const std::vector<float> actual = to_values(bytes, {c.images, c.channels, 1, 1}, Format{storage_type(precision)});
