@@ -24,6 +24,9 @@ bool stem(const ConvProblem& problem, const Preparation&) { return problem.geome
 /// beyond some products wgmma gains, for its own sake and over a step that multiplies the image by its factors, which
 /// no other row does as it reads.
 ///
+/// A layer of few products takes channels_last as long to begin and to end as to multiply, whatever its filters are and
+/// whatever becomes of them.
+///
 /// In a network it counts what runs beside it, too: among dense layers, which end in a ReLU, its blocks leave
 /// channels_last's no registers to begin with, and ResNet50 at N = 1 took 7 % longer (experiment D11). Linear
 /// bottlenecks (Sandler et al., "MobileNetV2", 2018) come behind depthwise layers, which it suits.
@@ -32,11 +35,13 @@ bool stem(const ConvProblem& problem, const Preparation&) { return problem.geome
 /// 16 bytes are copied first for int8_wgmma: a launch more. Before Hopper there are but plain loops beside it.
 bool narrow(const ConvProblem& problem, const Preparation& p) {
   constexpr int few_filters = 32, max_filters = 320;
-  constexpr double max_products = 5e8, max_scaled_products = 1.2e9;
+  constexpr double few_products = 3e7, max_products = 5e8, max_scaled_products = 1.2e9;
   if (p.has_codes() && !p.device.wgmma) return true;
   const bool copied = p.has_codes() && !problem.scaled() && problem.geometry.in_channels % 16 != 0;
   if (copied) return products(problem, p) <= max_products;
   const int filters = problem.geometry.out_channels;
+  const bool is_small = p.device.architecture >= 90 && products(problem, p) <= few_products;
+  if (is_small && !p.has_codes() && !problem.scaled()) return true;
   if (filters > max_filters) return false;
   if (problem.scaled()) return filters <= few_filters || products(problem, p) <= max_scaled_products;
   if (p.device.architecture < 90) return false;  // measured on Hopper alone

@@ -50,6 +50,7 @@ struct Tap {
   int slab = 0, row = 0, column = 0;
 
   __device__ Tap(const ConvGeometry& g, int step) : slabs(slab_count(g, operand_of<T>)) {
+    if (step == 0) return;  // as where K is not split: the divisions would be waited for
     const int taps = g.kernel_height * g.kernel_width, first = step / (taps * chain) * chain;
     const int width = max(1, min(chain, slabs - first)), within = step - first * taps;  // 1: in a second product
     const int tap = within / width;
