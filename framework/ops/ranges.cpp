@@ -64,7 +64,6 @@ Range at_all_points(const Network::Node& node, Pointwise function, const std::ve
       least[k] = std::clamp(found[k], -beyond, least[k]), most[k] = std::clamp(found[k], most[k], beyond);
     }
   }
-  if (!std::ranges::equal(least, most, std::less_equal())) return {};
   return {Tensor::from(least, node.shape).to(node.dtype), Tensor::from(most, node.shape).to(node.dtype)};
 }
 
@@ -108,7 +107,9 @@ Range range_of(const Network& network, const Network::Node& node) {
     range = {made(&Range::least), made(&Range::most)};
     exact &= kind == Reduction::sum;
   }
-  if (!exact || !range.most.defined()) return range;
+  if (!range.most.defined()) return {};
+  if (!std::ranges::equal(to_numbers(range.least), to_numbers(range.most), std::less_equal())) return {};
+  if (!exact) return range;
   range.far = made(&Range::far);
   std::vector<std::int64_t> least = to_integers(range.least), most = to_integers(range.most);
   const std::vector<std::int64_t> far = to_integers(range.far);

@@ -141,6 +141,17 @@ TEST(CountsRanges, SizesAreWhatFunctionsMakeOfCounts) {
       4, 12, 0);
 }
 
+TEST(CountsRanges, WhatOverflowsHasNone) {
+  for (const char* op : {"ReduceSum", "ReduceProd"}) {
+    Positives p;
+    const Value count = p.add("Shape", {p.kept});
+    const Value list =
+        p.add("Concat", {count, p.list({std::numeric_limits<std::int64_t>::max()})}, {{"axis", flag_off}});
+    const Value size = p.add("Abs", {p.add(op, {list})});
+    EXPECT_NE(p.refusal(p.add("ConstantOfShape", {size})), "nothing");
+  }
+}
+
 TEST(CountsRanges, BytesAreResizedToASizeOfARunAsToOneThatIsKnown) {
   const Tensor x = numbers({0, 255, 0, 255}, {1, 4}).to(DType::u8), all = numbers({6, 5, 4, 3, 2, 1}, {6});
   const auto resized = [&](bool made) {
