@@ -110,10 +110,9 @@ DType compute_type(DType dtype) {
 int Expansion::cast(int node, DType to) {
   const DType from = dtype(node);
   const auto* made = dynamic_cast<const Elementwise*>(network_[node].module.get());
-  if (to == DType::boolean && made != nullptr && made->chain() == PointwiseChain{{Pointwise::identity}}) {
-    const int before = network_[node].inputs[0];  // truths, as numbers, are the same truths: what these find is as many
-    if (dtype(before) == to) return before;
-  }
+  if (to == DType::boolean && made != nullptr && made->chain() == PointwiseChain{{Pointwise::identity}} &&
+      dtype(network_[node].inputs[0]) == to)
+    return network_[node].inputs[0];  // truths, as numbers, are the same truths: what these find is as many
   return from == to ? node : add(Elementwise({{Pointwise::identity}}, compute_type(from), to), {node});
 }
 

@@ -84,10 +84,8 @@ int counted_slice(Expansion& e, int x, int axis, const Expansion::Number& start,
 
   std::int64_t reach = extent;  // from the first place to the end, at most
   if (is_known && first < 0) reach = back ? extent + first + 1 : -first;
-  if (is_known && first >= 0) {
-    const std::int64_t to = end.least >= 0 ? last : extent + (end.made < 0 ? last : 0);
-    reach = back ? std::min(first + 1, extent) : std::max<std::int64_t>(to - first, 0);
-  }
+  const std::int64_t to = end.least >= 0 ? last : extent + (end.made < 0 ? last : 0);
+  if (is_known && first >= 0) reach = back ? std::min(first + 1, extent) : std::max<std::int64_t>(to - first, 0);
   const std::int64_t room = std::max(ceil_div(reach, back ? -step : step), least_capacity);
   int part = 0;
   if (is_known && first >= 0 && !back) {
@@ -115,7 +113,8 @@ int counted_part(Expansion& e, int x, int axis, const Expansion::Sizes& sizes, s
   });
   const auto bound = [&](std::int64_t i) { return e.whole_number(e.slice(bounds, 0, i, i + 1), 1); };
   x = e.sized(x, axis, e.slice(bounds, 0, std::ssize(sizes.made), std::ssize(sizes.made) + 1));
-  return counted_slice(e, x, axis, bound(which), bound(which + 1), 1);
+  const Expansion::Number begin = bound(which), end = bound(which + 1);
+  return counted_slice(e, x, axis, begin, end, 1);
 }
 
 int counted_pad(Expansion& e, int x, int axis, const Expansion::Number& before, const Expansion::Number& after,
