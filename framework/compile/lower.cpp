@@ -40,7 +40,7 @@ Program lower(const Graph& graph, const Resolved& resolved, const CompileOptions
     if (skipped) continue;
     program.values.push_back({node.name, node.shape, {.dtype = node.dtype}, node.constant});
     // Sizes are made of these numbers: 16 bits round 2049.
-    program.values.back().keeps_f32 = node.dtype == DType::f32 && node.at_most.defined();
+    program.values.back().keeps_f32 = node.dtype == DType::f32 && node.range.most.defined();
     if (node.module == nullptr) continue;
     Program::Operation op;
     op.name = node.name;

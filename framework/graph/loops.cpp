@@ -73,7 +73,7 @@ std::vector<int> unrolled(const std::vector<Graph::Node>& nodes, std::size_t loo
   by.looked_at += static_cast<std::int64_t>(loop) - std::ranges::min(values);
   if (by.depth == deepest || by.looked_at > most_looked_at) fail("Loop: too many are within each other");
   const std::vector<int> body = body_of(nodes, loop, values);
-  if (given[0] >= 0 && network[given[0]].at_most.defined() && network[given[0]].at_most.numel() == 1)
+  if (given[0] >= 0 && network[given[0]].range.most.defined() && network[given[0]].shape.numel() == 1)
     return run_loop(nodes, loop, body, made.size() - 1, network, by);
   ++by.depth;
   std::set<int> stacked;

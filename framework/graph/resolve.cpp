@@ -154,7 +154,7 @@ class Resolver {
     const int id = result_.node[static_cast<std::size_t>(node.inputs[0])];
     if (id < 0) return none;  // a sequence
     const Network::Node& made = result_.network[id];
-    if (made.at_most.defined()) return node.inputs[needed_[static_cast<std::size_t>(node.inputs[1])] ? 2 : 1];
+    if (made.range.most.defined()) return node.inputs[needed_[static_cast<std::size_t>(node.inputs[1])] ? 2 : 1];
     if (!made.constant.defined() || made.constant.numel() != 1) return none;
     return node.inputs[to_numbers(made.constant)[0] != 0 ? 1 : 2];
   }

@@ -159,8 +159,8 @@ CompileOptions options_of(const Alone& alone, const Network& network, std::span<
     if (each.operand < 0) continue;
     const int id = operands[at(each.operand)];
     own.input_shapes[each.name] = network[id].shape;
-    if (network[id].at_most.defined() && network[id].at_most.numel() == 1)
-      own.capacity[each.name] = std::max<std::int64_t>(network.bound(id), 1);
+    if (const Tensor& most = network[id].range.most; most.defined() && most.numel() == 1)
+      own.capacity[each.name] = std::max<std::int64_t>(to_integers(most)[0], 1);
   }
   return own;
 }

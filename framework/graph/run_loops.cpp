@@ -100,7 +100,7 @@ std::vector<int> run_loop(const std::vector<Graph::Node>& nodes, std::size_t loo
     if (outer.axis > 0) fail("Loop: axis ", outer.axis, " of ", outer.name, " has a count");
   }
   // The sizes of the outputs are found by trying the body with ones in place of values that only a run computes.
-  const std::int64_t most = network.bound(trips), tried = std::min<std::int64_t>(most, 3);
+  const std::int64_t most = to_integers(network[trips].range.most)[0], tried = std::min<std::int64_t>(most, 3);
   const auto try_with = [&](std::int64_t iterations) {
     std::vector<Tensor> ones;
     for (const Alone::Outer& outer : alone->outer) {

@@ -54,9 +54,9 @@ Place place(const ReduceProblem& p, const Axes& a, std::size_t, int axis) {
   const int before = std::popcount(p.dims & ((1u << axis) - 1));
   return {a.out.rank() == a.in[0].rank() ? axis : axis - before};
 }
-Place place(const NormProblem& p, const Axes& a, std::size_t, int axis) {
+Place place(const NormProblem& p, const Axes& a, std::size_t i, int axis) {
   const std::int64_t step = count_of(a.in[0], axis + 1, a.rank(0));
-  return {p.length > 0 && step % p.length == 0 ? axis : -1};  // those in front of whole rows
+  return {i == 0 && p.length > 0 && step % p.length == 0 ? axis : -1};  // those in front of whole rows
 }
 Place place(const RecurrentProblem& p, const Axes& a, std::size_t i, int axis) {
   const bool is_length = p.lengths && i + 1 == a.in.size();
@@ -184,19 +184,24 @@ std::unique_ptr<Operator> OnCpu::prepare(const Preparation& p) const {
 }
 
 int add_count(Network& network, std::string name, int counts, CountRule rule) {
-  const auto one = [](std::int64_t number) { return Tensor::from(std::vector{number}, {1}); };
   if (is_front(network, counts) && rule.expected < 0 && rule.times == rule.per && rule.most >= 0) {
-    if (!network[counts].at_most.defined()) network.set_bounds(counts, one(rule.most), one(0));
-    if (network[counts].at_most.values<std::int64_t>()[0] <= rule.most) return counts;
+    if (!network[counts].range.most.defined())
+      network.set_range(counts, range_up_to(rule.most, {1}, DType::i64, counts));
+    if (network[counts].range.most.values<std::int64_t>()[0] <= rule.most) return counts;
   }
+  const Range given = range_of(network[counts]);
   std::int64_t most = rule.expected >= 0 ? rule.expected : rule.most;
-  for (const Tensor& known : {network[counts].at_most, network[counts].constant}) {
-    if (most < 0 && known.defined()) most = std::ranges::min(known.to(DType::i64).values<std::int64_t>());
+  if (most < 0 && given.most.defined()) {
+    const std::vector<std::int64_t> bounds = to_integers(given.most);
+    most = std::max<std::int64_t>(rule.enough ? bounds[0] : std::ranges::min(bounds), 0);
   }
   auto module = std::make_shared<Find>(FindProblem{.rule = rule}, Shape{1}, DType::i64);
   const int made = network.add(std::move(name), std::move(module), {counts});
-  const auto at = [&](std::int64_t count) { return one(count * rule.times / rule.per); };
-  if (most >= 0) network.set_bounds(made, at(most), at(std::max<std::int64_t>(rule.expected, 0)));
+  if (most < 0) return made;
+  Range range = range_up_to(most * rule.times / rule.per, {1}, DType::i64, made);
+  if (rule.expected >= 0) range.least = range.far = range.most;
+  if (rule.expected < 0 && rule.times == rule.per && given.far.defined()) range.far = given.far.slice(0, 1);
+  network.set_range(made, std::move(range));
   return made;
 }
 

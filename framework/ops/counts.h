@@ -10,11 +10,10 @@
 #include "lamina/kernel/operator.h"
 #include "lamina/kernel/rules/lookup/find.h"
 #include "lamina/module/module.h"
+#include "lamina/ops/network.h"
 
 /// Values of which a run alone knows how many elements they have along an axis (docs/inside/ops.md).
 namespace lamina::detail {
-
-class Network;
 
 /// No axis with a count has room for fewer: an extent of 1 would broadcast.
 constexpr std::int64_t least_capacity = 2;
@@ -40,6 +39,15 @@ class OnCpu : public Module {
   std::size_t workspace_;
   Run run_;
 };
+
+/// That of a constant too.
+Range range_of(const Network::Node& node);
+
+/// That of what a node is about to make of others; undefined where it is not known.
+Range range_of(const Network& network, const Network::Node& node);
+
+/// Of whole numbers from 0 to `most` that are a node's, and of which a run may have any.
+Range range_up_to(std::int64_t most, const Shape& shape, DType dtype, int node);
 
 /// A node i64 [1] that says so of `counts`, i64 of rank 1. A run throws Error where they are not as the rule says.
 int add_count(Network& network, std::string name, int counts, CountRule rule);

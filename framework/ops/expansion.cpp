@@ -109,6 +109,10 @@ DType compute_type(DType dtype) {
 
 int Expansion::cast(int node, DType to) {
   const DType from = dtype(node);
+  const auto* made = dynamic_cast<const Elementwise*>(network_[node].module.get());
+  if (to == DType::boolean && made != nullptr && made->chain() == PointwiseChain{{Pointwise::identity}} &&
+      dtype(network_[node].inputs[0]) == to)
+    return network_[node].inputs[0];  // truths, as numbers, are the same truths: what these find is as many
   return from == to ? node : add(Elementwise({{Pointwise::identity}}, compute_type(from), to), {node});
 }
 
@@ -167,7 +171,7 @@ std::pair<int, std::optional<MoveProblem>> Expansion::origin(int node) const {
   std::optional<MoveProblem> all;
   for (;;) {
     const auto* move = dynamic_cast<const Fixed<MoveProblem>*>(network_[node].module.get());
-    if (move == nullptr || network_[node].at_most.defined()) return {node, all};  // a count is one by itself
+    if (move == nullptr || network_[node].range.most.defined()) return {node, all};  // a count is one by itself
     auto both = all ? composed(*all, move->problem({})) : move->problem({});
     if (!both) return {node, all};
     all = std::move(both);

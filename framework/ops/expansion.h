@@ -44,9 +44,8 @@ class Expansion {
   double number(int i) const;
   /// One that is known, or that a run makes of counts.
   struct Number {
-    std::int64_t at_most = 0, at_none = 0;  ///< where all counts are the capacities, and where they are 0
-    std::int64_t bound = 0;                 ///< Network::bound
-    int made = -1;                          ///< i64 [1]; -1: it is known
+    std::int64_t least = 0, most = 0;
+    int made = -1;  ///< i64 [1]; -1: it is known
   };
   /// An operand's. Throws UnboundInputs where nothing says how large one may be.
   std::vector<Number> whole_numbers(int i);
@@ -66,8 +65,8 @@ class Expansion {
   const Tensor& known(int node) const { return network_[node].constant; }    ///< undefined if it is not
   const Codes* codes(int node) const { return network_[node].codes.get(); }  ///< null if it was never in fewer bits
   void set_codes(int node, Codes codes) { network_.set_codes(node, std::move(codes)); }
-  /// What a list of rank 1 was joined of, where each part is of one element; else nothing.
-  std::vector<int> single_parts(int node) const;
+  /// What a list of rank 1 was joined of, where these are single numbers, or numbers that runs make of counts.
+  std::vector<int> numbers_joined(int node) const;
   /// Axis `axis` counted from the front, of a node or of `rank` axes. Throws Error if there is none.
   int axis_of(std::int64_t axis, int rank) const;
 
@@ -126,7 +125,12 @@ class Expansion {
   /// What the outputs of a node are all taken from: made for the first of them, then known.
   template <class Make>
   int once(const Make& make) {
-    int& made = network_.made_once(op_, attributes_, inputs_);
+    return once(op_, attributes_, inputs_, make);
+  }
+  /// What any row makes of these nodes under that name.
+  template <class Make>
+  int once(std::string_view what, Attributes attributes, std::vector<int> nodes, const Make& make) {
+    int& made = network_.made_once(what, std::move(attributes), std::move(nodes));
     return made >= 0 ? made : made = make();
   }
 

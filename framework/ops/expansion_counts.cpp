@@ -93,8 +93,7 @@ int Expansion::capped(int node, std::int64_t most) {
   if (!has_counts(node)) {
     if (is_float(dtype(node)) || from.numel() > longest_list)
       fail("CompileOptions::capacity: expected whole numbers, or a value with a count, got ", dtype(node), ' ', from);
-    const std::vector<std::int64_t> all(static_cast<std::size_t>(from.numel()), most);
-    network_.set_bounds(node, Tensor::from(all, from).to(dtype(node)), Tensor::zeros(from, dtype(node)));
+    network_.set_range(node, range_up_to(most, from, dtype(node), node));
   }
   for (int axis = 0; axis < rank(node); ++axis) {
     const int count = count_of(node, axis);
@@ -105,55 +104,39 @@ int Expansion::capped(int node, std::int64_t most) {
   return node;
 }
 
-std::vector<int> Expansion::single_parts(int node) const {
+std::vector<int> Expansion::numbers_joined(int node) const {
   const Network::Node& made = network_[node];
   const auto single = [&](int part) { return shape(part).numel() == 1; };
-  const bool joined = rank(node) == 1 && dynamic_cast<const Concat*>(made.module.get()) != nullptr;
-  return joined && std::ranges::all_of(made.inputs, single) ? made.inputs : std::vector<int>();
+  if (rank(node) != 1 || dynamic_cast<const Concat*>(made.module.get()) == nullptr) return {};
+  return made.range.most.defined() || std::ranges::all_of(made.inputs, single) ? made.inputs : std::vector<int>();
 }
 
 std::vector<Expansion::Number> Expansion::whole_numbers(int i) {
   std::vector<Number> result;
-  for (std::vector<int> left = {input(i)}; !left.empty();) {
-    const int node = left.back();
-    left.pop_back();
-    const Network::Node& made = network_[node];
-    if (made.constant.defined()) {
-      for (const std::int64_t number : to_integers(made.constant)) result.push_back({number, number, number});
-      continue;
-    }
-    if (made.shape.numel() != 1) {
-      const auto* joined = dynamic_cast<const Concat*>(made.module.get());
-      std::vector<int> parts = made.inputs;
-      if (joined == nullptr || made.shape.rank() != 1) {
-        parts.clear();
-        const std::int64_t count = made.shape.numel();
-        const int flat = reshape(node, {count});
-        for (std::int64_t place = 0; place < count && count <= longest_list; ++place)
-          parts.push_back(slice(flat, 0, place, place + 1));
-      }
-      left.insert(left.end(), parts.rbegin(), parts.rend());
-      continue;
-    }
-    result.push_back(whole_number(node, i));
+  if (known(input(i)).defined()) {
+    for (const std::int64_t number : integers(i)) result.push_back({number, number});
+    return result;
   }
+  const std::int64_t count = shape(input(i)).numel();
+  const int flat = reshape(input(i), {count});
+  for (std::int64_t place = 0; place < count && place <= longest_list; ++place)
+    result.push_back(whole_number(slice(flat, 0, place, place + 1), i));
   return result;
 }
 
 Expansion::Number Expansion::whole_number(int node, int i) {
-  const auto only = [](const Tensor& one) { return to_integers(one)[0]; };
-  if (const Tensor& value = known(node); value.defined()) return {only(value), only(value), only(value)};
-  if (!network_[node].at_most.defined())
+  const Range range = range_of(network_[node]);
+  if (!range.most.defined())
     (void)constant(i, "; or the most that it may be, as CompileOptions::capacity");  // which throws
-  return {only(network_[node].at_most), only(network_[node].at_none), network_.bound(node),
-          cast(reshape(node, {1}), DType::i64)};
+  const std::int64_t least = to_integers(range.least)[0], most = to_integers(range.most)[0];
+  return {least, most, range.far.defined() && least == most ? -1 : cast(reshape(node, {1}), DType::i64)};
 }
 
 Expansion::Sizes Expansion::sizes(int i) {
   Sizes result;
   for (const Number& number : whole_numbers(i)) {
     const bool is_made = number.made >= 0;
-    const std::int64_t room = is_made ? std::max(number.bound, least_capacity) : number.bound;
+    const std::int64_t room = is_made ? std::max(number.most, least_capacity) : number.most;
     const bool checked = !is_made || is_count(network_, number.made);
     result.most.push_back(room);
     result.made.push_back(checked ? number.made : check(number.made, {.most = room}));

@@ -5,7 +5,6 @@
 
 #include "lamina/base/error.h"
 #include "lamina/module/checks.h"
-#include "lamina/module/layer.h"
 #include "lamina/module/run_once.h"
 #include "lamina/ops/counts.h"
 
@@ -15,7 +14,6 @@ namespace {
 // What all constants that are computed may take, more where the network has weights: what is beyond is computed anew in
 // each run. A file of some bytes may ask for any number of ones, any number of times. Shapes and the like do not count.
 constexpr std::size_t of_each_image = std::size_t{64} << 20, of_each_byte = 4, uncounted = std::size_t{4} << 10;
-constexpr std::int64_t most_sizes = 64;  // that are looked at as what a shape may depend on
 
 }  // namespace
 
@@ -35,13 +33,6 @@ void Network::set_count(int id, int axis, int count) {
   node.counts.resize(node.shape.rank(), -1);
   node.counts[static_cast<std::size_t>(axis)] = count;
   if (std::ranges::all_of(node.counts, [](int c) { return c < 0; })) node.counts.clear();
-}
-
-std::int64_t Network::bound(int id) const {
-  constexpr std::int64_t absurd = std::int64_t{1} << 26;
-  const auto number = [](const Tensor& one) { return one.to(DType::i64).values<std::int64_t>()[0]; };
-  const std::int64_t at_most = number((*this)[id].at_most), at_none = number((*this)[id].at_none);
-  return at_none > absurd ? at_most : std::max(at_most, at_none);
 }
 
 bool Network::has_room(std::size_t bytes) const {
@@ -88,30 +79,19 @@ int Network::append_constant(std::string name, Tensor value) {
 int Network::add(std::string name, std::shared_ptr<const Module> module, std::vector<int> inputs) {
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  std::vector<Tensor> constants, at_most, at_none;
+  std::vector<Tensor> constants;
   for (const int input : inputs) {
     const Node& node = (*this)[input];
     shapes.push_back(node.shape);
     dtypes.push_back(node.dtype);
     if (node.constant.defined()) constants.push_back(node.constant);
-    if (!node.constant.defined() && !node.at_most.defined()) continue;
-    at_most.push_back(node.constant.defined() ? node.constant : node.at_most);
-    at_none.push_back(node.constant.defined() ? node.constant : node.at_none);
   }
   Node node = {.name = std::move(name), .module = std::move(module), .inputs = std::move(inputs)};
   node.dtype = node.module->output_dtype(dtypes);
   node.shape = node.module->output_shape(shapes);
   if (shapes.empty() || constants.size() != shapes.size()) {
     node.counts = carried_counts(*this, *node.module, node.inputs, node.shape);
-    if (!shapes.empty() && at_most.size() == shapes.size() && node.shape.numel() <= most_sizes &&
-        dynamic_cast<const OnCpu*>(node.module.get()) == nullptr &&
-        dynamic_cast<const Layer<FindProblem>*>(node.module.get()) == nullptr) {
-      const auto made_of = [&](const std::vector<Tensor>& values) {
-        return node.module->is_view(shapes) ? values[0].view(node.shape)
-                                            : run_once(*node.module, values, node.shape, node.dtype, 1);
-      };
-      node.at_most = made_of(at_most), node.at_none = made_of(at_none);
-    }
+    node.range = range_of(*this, node);
     return append(std::move(node));
   }
   if (node.module->is_view(shapes)) return append_constant(std::move(node.name), constants[0].view(node.shape));

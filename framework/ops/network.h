@@ -21,6 +21,14 @@ struct Codes {
   int axis = 0;
 };
 
+/// Between what each of a few numbers is that runs make of counts. Undefined of others, and of a constant.
+struct Range {
+  Tensor least = {}, most = {};
+  /// Of i64 that are sums of products of counts: what they would be if each count were some number far beyond any. What
+  /// is between the ends there is the same in every run, as the length of what is padded to a length.
+  Tensor far = {};
+};
+
 /// A network whose every shape, type and constant is known. Nodes are in an order in which each comes after its inputs.
 class Network {
  public:
@@ -36,10 +44,7 @@ class Network {
     /// By axis: the node, i64 [1], that says how many of the extent, the capacity, there are in a run; -1: all. What is
     /// behind them is anything, but a function of the inputs. Empty: there are all along every axis.
     std::vector<int> counts = {};
-    /// Of a few numbers that runs make of counts: what they are where every count is the capacity, and where every
-    /// count is 0. The larger is taken for a bound where a shape depends on them, which each run is then checked
-    /// against. Undefined for others.
-    Tensor at_most = {}, at_none = {};
+    Range range = {};  ///< where a shape depends on its numbers there is room for the most, and each run is checked
   };
 
   const Node& operator[](int id) const { return nodes_[static_cast<std::size_t>(id)]; }
@@ -50,15 +55,8 @@ class Network {
   }
   /// Of a node that nobody else reads yet. -1: none after all.
   void set_count(int id, int axis, int count);
-  /// Of a count, or of a number that stands for one.
-  void set_bounds(int id, Tensor at_most, Tensor at_none) {
-    Node& node = nodes_[static_cast<std::size_t>(id)];
-    node.at_most = std::move(at_most), node.at_none = std::move(at_none);
-  }
-
-  /// What one number that runs make is taken to be at most: the larger of its two, but where none is there it is
-  /// absurd, as what was divided by a count is.
-  std::int64_t bound(int id) const;
+  /// Of a count, or of numbers that stand for some.
+  void set_range(int id, Range range) { nodes_[static_cast<std::size_t>(id)].range = std::move(range); }
 
   int add_input(std::string name, Shape shape, DType dtype);
   int add_constant(std::string name, Tensor value);

@@ -41,11 +41,15 @@ Tensor known_f32(const Expansion& e, int i) { return e.constant(i).to(DType::f32
 
 int pick(Expansion& e, int node, const std::vector<Picks>& picks, double fill) {
   const Shape from = e.shape(node);
-  // Single numbers that were put into a list, as exporters do with sizes: what of them is known stays so.
-  const std::vector<int> singles = picks.size() == 1 && from.rank() == 1 ? e.single_parts(node) : std::vector<int>();
-  if (!singles.empty() && !picks[0].places.empty() && std::ranges::min(picks[0].places) >= 0) {
+  // Numbers that were put into a list, as exporters do with sizes: what of them is known stays so.
+  const std::vector<int> parts = picks.size() == 1 && from.rank() == 1 ? e.numbers_joined(node) : std::vector<int>();
+  if (!parts.empty() && !picks[0].places.empty() && std::ranges::min(picks[0].places) >= 0) {
     std::vector<int> chosen;
-    for (const std::int64_t place : picks[0].places) chosen.push_back(singles[static_cast<std::size_t>(place)]);
+    for (std::int64_t place : picks[0].places) {
+      auto part = parts.begin();
+      for (; place >= e.shape(*part)[0]; ++part) place -= e.shape(*part)[0];
+      chosen.push_back(e.slice(*part, 0, place, place + 1));
+    }
     return e.join(std::move(chosen), 0);
   }
   const std::vector<std::int64_t> strides = row_major_strides(from);

@@ -64,7 +64,7 @@ int slice(Expansion& e) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const std::int64_t extent = e.shape(x)[d];
-    const std::int64_t start = starts[i].at_most, end = ends[i].at_most;
+    const std::int64_t start = starts[i].most, end = ends[i].most;
     const bool known = starts[i].made < 0 && ends[i].made < 0;
     if (e.count_of(x, d) >= 0 || !known) {
       const bool whole = known && steps[i] == 1 && start == 0 && end >= extent;
@@ -141,7 +141,7 @@ int pad(Expansion& e) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const int d = e.axis_of(axes[i], rank);
     const Expansion::Number &in_front = pads[i], &behind = pads[i + axes.size()];
-    const std::int64_t extent = e.shape(x)[d], before = in_front.at_most, after = behind.at_most;
+    const std::int64_t extent = e.shape(x)[d], before = in_front.most, after = behind.most;
     const bool known = in_front.made < 0 && behind.made < 0;
     if (!known || (e.count_of(x, d) >= 0 && (before != 0 || after != 0))) {
       x = counted_pad(e, x, d, in_front, behind, mode, fill);

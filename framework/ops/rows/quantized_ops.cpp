@@ -205,7 +205,8 @@ int mat_mul_integer(Expansion& e) {
     e.refuse("expected operands of u8 or i8, got ", e.dtype(a), " and ", e.dtype(b));
   if (is_layer(e, a, a_zero, b) && (b_zero < 0 || e.known(e.input(3)).defined()))
     return integer_linear(e, a, a_zero, operand_weights(e, 1, -1, b_zero, true));
-  return matmul(e, centred(e, a, a_zero, true), centred(e, b, b_zero < 0 ? -1 : e.input(3), false));
+  const int left = centred(e, a, a_zero, true);
+  return matmul(e, left, centred(e, b, b_zero < 0 ? -1 : e.input(3), false));
 }
 
 int q_linear_mat_mul(Expansion& e) {
@@ -218,7 +219,8 @@ int q_linear_mat_mul(Expansion& e) {
     const int y = linear(e, dequantized(e, a, e.input(1), a_zero), meaning(eight), {}, eight);
     return quantized(e, y, codebook(e, y, e.input(6), e.input(7), 1, 0), to);
   }
-  const int sums = e.cast(matmul(e, centred(e, a, a_zero, true), centred(e, b, b_zero, false)), DType::f32);
+  const int left = centred(e, a, a_zero, true),
+            sums = e.cast(matmul(e, left, centred(e, b, b_zero, false)), DType::f32);
   const auto scale = [&](int place, bool rows) {
     const int node = e.cast(e.input(place), DType::f32);
     if (e.shape(node).numel() == 1) return e.reshape(node, Shape{});

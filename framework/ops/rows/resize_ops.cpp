@@ -46,12 +46,6 @@ void keep_aspect_ratio(Expansion& e, std::vector<Side>& sides, const Shape& from
   }
 }
 
-/// Number i of scales that a run makes, or that are for an axis with a count: f64 [1].
-int scale_of(Expansion& e, int scales, std::size_t i) {
-  const auto place = static_cast<std::int64_t>(i);
-  return e.cast(e.slice(e.input(scales), 0, place, place + 1), DType::f64);
-}
-
 /// The length of an axis in a run times its scale, rounded down in f32 as in read_sides.
 int scaled(Expansion& e, const Side& side) {
   const int length = e.cast(e.length(e.input(0), side.axis), DType::f32);
@@ -80,19 +74,20 @@ std::vector<Side> read_sides(Expansion& e, Shape from, int roi, int scales, int 
     const std::int64_t in = from[side.axis];
     const bool is_count = e.count_of(e.input(0), side.axis) >= 0;
     if (!are_known || (wanted > 0 && to[i].made >= 0) || (is_count && (wanted > 0 || by[i] != 1))) {
-      if (wanted == 0) side.made_scale = scale_of(e, scales, i);
+      const auto place = static_cast<std::int64_t>(i);
+      if (wanted == 0) side.made_scale = e.cast(e.slice(e.input(scales), 0, place, place + 1), DType::f64);
       side.made = wanted > 0 ? to[i] : e.whole_number(scaled(e, side), scales);
       sides.push_back(side);
       continue;
     }
-    if (in < 1 && (wanted > 0 ? to[i].at_most != 0 : by[i] != 1)) e.refuse("cannot resize ", from);
+    if (in < 1 && (wanted > 0 ? to[i].most != 0 : by[i] != 1)) e.refuse("cannot resize ", from);
     if (wanted == 0) {
       side.scale = by[i];
       if (!(side.scale > 0)) e.refuse("cannot have a scale of ", side.scale);
       // In f32, as the frameworks that models come from do: 2.3 * 10 is 23.
       side.out = checked_extent(e, std::floor(static_cast<float>(side.scale) * static_cast<float>(in)));
     } else {
-      side.out = checked_extent(e, static_cast<double>(to[i].at_most));
+      side.out = checked_extent(e, static_cast<double>(to[i].most));
       side.scale = in == 0 ? 1 : static_cast<double>(side.out) / static_cast<double>(in);
     }
     if (!box.empty()) {

@@ -57,20 +57,27 @@ def suppress(g):
     return nodes
 
 
-def by_places(g, count, kind):
-    """Elements from places that a run computes of how many there are."""
+def by_places(g, counted, count, kind):
+    """Elements from places that a run computes of how many there are, of `counted` or of others."""
     extent = g.r.randint(2, 9)
     name, back = g.new([extent], constant=False), g.node("Neg", [count])
+    part = g.node("Mod", [count, g.constant([g.r.randint(1, 5)])])
     if kind == 6:
         ends = [count, back.output[0], g.constant([g.r.choice([0, 1, -1, 3, 100, -100])])]
         return [back, g.node("Slice", [name, g.r.choice(ends[:2]), g.r.choice(ends), g.constant([0]), g.constant([g.r.choice([1, 1, 2, -1, -2])])])]
     if kind == 7:
         rest = g.node("Sub", [g.constant([g.r.randint(3, 12)]), count])
-        pads = [count, back.output[0], rest.output[0], g.constant([g.r.choice([0, 1, 2])])]
+        found = g.node("NonZero", [given(g, [g.r.randint(1, 12)])])
+        other = g.node("Shape", [found.output[0]], start=1, end=2) if g.opset > 14 else g.node("Size", [found.output[0]])
+        pads = [count, back.output[0], rest.output[0], part.output[0], g.constant([g.r.choice([0, 1, 2])])]
+        pads += [other.output[0]] * (g.opset > 14)
         both = g.node("Concat", [g.r.choice(pads), g.r.choice(pads)], axis=0)
-        return [back, rest, both, g.node("Pad", [name, both.output[0]], mode=g.r.choice(["constant", "edge"]))]
+        modes = ["constant", "edge", "reflect"] + ["wrap"] * (g.opset > 18)
+        if g.values[counted].ndim == 1 and g.maybe(0.5):
+            name = counted
+        return [back, part, rest, found, other, both, g.node("Pad", [name, both.output[0]], mode=g.r.choice(modes))]
     if kind == 8:
-        part = g.node("Min", [count, g.constant([extent])])
+        part = g.r.choice([part, g.node("Min", [count, g.constant([extent])]), g.node("Sub", [count, g.constant([1])])])
         sizes = [part.output[0], g.node("Sub", [g.constant([extent]), part.output[0]])]
         both = g.node("Concat", [sizes[0], sizes[1].output[0]], axis=0)
         return [part, sizes[1], both, g.node("Split", [name, both.output[0]], 2, axis=0)]
@@ -91,7 +98,7 @@ def of_shape(g):
     count = nodes[1].output[0]
     kind = g.r.randrange(10)
     if kind > 5:
-        nodes += by_places(g, count, kind)
+        nodes += by_places(g, name, count, kind)
     elif kind == 0:
         scalar = g.node("Squeeze", [count])
         nodes += [scalar, g.node("Range", [g.constant(g.r.randint(-2, 3)), scalar.output[0], g.constant(g.r.choice([1, 1, 2]))])]

@@ -14,16 +14,18 @@ namespace {
 int found(Expansion& e, FindProblem problem, std::int64_t most, std::int64_t width, std::vector<int> inputs) {
   const std::int64_t capacity = std::max(least_capacity, most), end = 1 + capacity * width;
   const int list = e.solve(std::move(problem), {end}, DType::i64, std::move(inputs));
-  return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0,
-                   e.check(e.slice(list, 0, 0, 1), {.most = capacity}));
+  const int count = e.check(e.slice(list, 0, 0, 1), {.most = capacity});
+  return e.counted(e.reshape(e.slice(list, 0, 1, end), {capacity, width}), 0, count);
 }
 
 }  // namespace
 
 int places_of_true(Expansion& e, int x) {
-  const std::int64_t all = e.shape(x).numel();
-  const int conditions = e.reshape(e.cast(e.with_zeros(x), DType::boolean), {all});
-  return found(e, {.kind = FindProblem::Kind::places}, all, 1, {conditions});
+  const int truths = e.cast(e.with_zeros(x), DType::boolean);
+  return e.once("places", {}, {truths}, [&] {
+    const std::int64_t all = e.shape(x).numel();
+    return found(e, {.kind = FindProblem::Kind::places}, all, 1, {e.reshape(truths, {all})});
+  });
 }
 
 namespace {
@@ -46,7 +48,7 @@ int compress(Expansion& e) {
   const int axis = e.axis_of(wanted, e.rank(x));
   if (e.rank(condition) != 1 || e.shape(condition)[0] > e.shape(x)[axis])
     e.refuse("the condition is longer than what it is for");
-  if (e.shape(condition)[0] == 0) return e.slice(x, axis, 0, 0);
+  if (e.shape(condition)[0] == 0) return e.slice(e.uncounted(x, axis), axis, 0, 0);
   const int places = places_of_true(e, condition);
   return take(e, x, e.reshape(places, {e.shape(places)[0]}), axis);
 }
@@ -123,7 +125,8 @@ int unique(Expansion& e) {
   });
   if (output == 2) return e.counted(e.slice(all, 0, 1 + room, 1 + room + extent), 0, count);
   const std::int64_t first = output == 3 ? 1 + 2 * room : 1;
-  const int found = e.counted(e.slice(all, 0, first, first + room), 0, e.check(e.slice(all, 0, 0, 1), {.most = room}));
+  const int times = e.check(e.slice(all, 0, 0, 1), {.most = room});
+  const int found = e.counted(e.slice(all, 0, first, first + room), 0, times);
   return output == 0 ? take(e, e.uncounted(x, axis), found, axis) : found;
 }
 

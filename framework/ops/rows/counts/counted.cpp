@@ -27,8 +27,8 @@ int join_there(Expansion& e, std::vector<int> nodes, int axis) {
     there.push_back(e.pointwise(Pointwise::less, {places, e.length(node, axis)}));
     node = e.uncounted(node, axis);
   }
-  const int places = places_of_true(e, e.join(std::move(there), 0));
-  return take(e, e.join(std::move(nodes), axis), e.reshape(places, {e.shape(places)[0]}), axis);
+  const int places = places_of_true(e, e.join(std::move(there), 0)), all = e.join(std::move(nodes), axis);
+  return take(e, all, e.reshape(places, {e.shape(places)[0]}), axis);
 }
 
 int from_front(Expansion& e, int data, int indices, int first, int depth, std::int64_t beyond) {
@@ -95,7 +95,8 @@ int solve_scatter(Expansion& e, const ScatterProblem& problem, int data, int ind
   int places = from_front(e, data, indices, axis, depth, 1);
   for (int d = 0; d < e.rank(places) - (nd ? 1 : 0); ++d) {
     const int count = std::max(e.count_of(indices, d), e.count_of(updates, d));
-    places = e.filled(e.sized(places, d, count), d, whole(e, end, {depth}));
+    places = e.sized(places, d, count);
+    places = e.filled(places, d, whole(e, end, {depth}));
   }
   int result = pick(e, e.uncounted(data), {places_of(e, axis, 0, extent + 1, extent)});
   result = e.solve(problem, e.shape(result), e.dtype(data), {result, places, e.uncounted(updates)});
@@ -161,8 +162,8 @@ int counted_range(Expansion& e) {
   const auto one = [&](std::int64_t value) { return whole(e, {value}, {1}); };
   const int distance =
       e.pointwise(Pointwise::max, {e.pointwise(Pointwise::add, {limit.made.at(0), one(step - 1 - start)}), one(0)});
-  const int range = whole(e, values, {std::ssize(values)});
-  return e.counted(e.cast(range, e.dtype(e.input(0))), 0, e.pointwise(Pointwise::div, {distance, one(step)}));
+  const int count = e.pointwise(Pointwise::div, {distance, one(step)});
+  return e.counted(e.cast(whole(e, values, {std::ssize(values)}), e.dtype(e.input(0))), 0, count);
 }
 
 int choose_in_run(Expansion& e) {
