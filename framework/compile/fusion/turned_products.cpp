@@ -170,6 +170,11 @@ class TokenLayers : Dataflow {
     const std::vector<int> all(readers(last.output).begin(), readers(last.output).end());
     const auto turns_back = [&](int reader) { return reader != none && swaps_last_two(*this, operation(reader)); };
     if (only_for(op.inputs[0]) == nullptr && !std::ranges::all_of(all, turns_back)) return;  // would add a turn
+    const auto goes_on = [&](int reader) {
+      return turns_back(reader) || (reader != none && solved_by<LinearProblem>(&operation(reader)));
+    };
+    const bool is_wider = rows.numel() > shape(before->inputs[0]).numel();
+    if (is_wider && std::ranges::none_of(all, goes_on)) return;  // the turn behind would be the larger one
     insert(op, under(before->inputs[0], image));
     const int rows_of = insert(op, std::move(product)), found = insert(op, under(rows_of, new_value(op.name, rows)));
     // Moves that turn the result back become views; other readers get the result turned.
