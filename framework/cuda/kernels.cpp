@@ -1,4 +1,4 @@
-// The tables of a GPU's smaller kernels: activations of f32, f16 or bf16, one row each. Those of arrays of any
+// The tables of a GPU's smaller kernels, of activations of f32, f16 or bf16, and that of Maps. Those of arrays of any
 // dtype and shape are in array/, lookup/ and product/.
 
 #include "lamina/cuda/eight_bits/kernels.h"

@@ -17,12 +17,13 @@ namespace {
 
 using P = Pointwise;
 
-/// Functions that are least and most where each operand is at an end of its range, or there as near as may be to -1, 0
-/// or 1; of a remainder the dividend may be these numbers themselves.
+/// Functions whose least and most value, of whole numbers, is found at the ends of each operand's range, or at -1, 0, 1
+/// where these lie in it; of a remainder the dividend may be these numbers themselves. Of fractions between them a run
+/// may find more, which its checks refuse.
 constexpr P at_points[] = {P::abs,   P::add,   P::ceil, P::clip, P::div, P::floor, P::identity, P::max,
                            P::min,   P::mod,   P::mul,  P::neg,  P::pow, P::relu,  P::sub,      P::reciprocal,
                            P::round, P::where, P::sign, P::sqrt, P::exp, P::log};
-/// Those of them that make sums of products.
+/// Those of them that hold modulo 2^64, so that Range::far may be computed with them.
 constexpr P exact_functions[] = {P::add, P::identity, P::mul, P::neg, P::sub};
 
 constexpr double beyond = 0x1p53;  // where a double is not every whole number, and nothing is a size

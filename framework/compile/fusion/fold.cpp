@@ -116,6 +116,9 @@ class Folder : Dataflow {
     longer.module = absorbed.module;
     if (absorbed.parameters) longer.inputs = before.inputs;
     if (longer.module == nullptr) return none;
+    // Known numbers are an operand, and not parameters, only where there is one image, which they are as large as.
+    const auto is_known = [](const Module::Operand& operand) { return operand.constant.defined(); };
+    if (options_.batch_invariant && !absorbed.parameters && std::ranges::any_of(operands, is_known)) return none;
     longer.view = before.view && longer.module->is_view({&shape(longer.inputs[0]), 1});
     if (!longer.view && !has_paying_kernel(longer)) return none;
 

@@ -3,6 +3,7 @@
 // of the other. So changes of layout, concatenations and changes of shape between them disappear too.
 
 #include <algorithm>
+#include <functional>
 #include <type_traits>
 
 #include "lamina/compile/dataflow.h"
@@ -41,17 +42,20 @@ int dense_axis(const MapProblem& map, const MapView& view) {
 }
 
 /// Whether the large arrays that are read and written have their elements side by side along one and the same axis. If
-/// nothing is reduced, two axes will do: squares of both axes are turned in shared memory.
-bool lies_alike(const MapProblem& map) {
+/// nothing is reduced, two axes will do: squares of both axes are turned in shared memory. What `is_known` before a run
+/// is none of them, whatever its size beside one image is: there may be many.
+bool lies_alike(const MapProblem& map, const std::function<bool(const MapView&)>& is_known) {
   std::int64_t largest = 1;
-  for (const MapView& view : map.loads) largest = std::max(largest, volume_of(map, view));
+  for (const MapView& view : map.loads) largest = std::max(largest, is_known(view) ? 1 : volume_of(map, view));
   std::vector<int> axes;
   const auto add = [&](const MapView& view) {
     if (volume_of(map, view) * small_part <= largest) return;
     const int axis = dense_axis(map, view);
     if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
   };
-  for (const MapView& view : map.loads) add(view);
+  for (const MapView& view : map.loads) {
+    if (!is_known(view)) add(view);
+  }
   for (const MapProblem::Store& store : map.stores) add(store.view);
   if (std::ranges::find(axes, -1) != axes.end()) return axes.size() == 1;
   return axes.size() <= (map.reduced == 0 ? 2u : 1u);
@@ -138,7 +142,8 @@ class Joining : Dataflow {
     if (from == none) return false;
     Operation& before = operation(from);
     std::vector<MapProblem> first = maps_of_operation(before);
-    if (first.empty() || (!alone && !std::ranges::all_of(first, is_as_cheap_to_read))) return false;
+    const auto is_cheap = [&](const MapProblem& map) { return is_as_cheap_to_read(map, before.inputs); };
+    if (first.empty() || (!alone && !std::ranges::all_of(first, is_cheap))) return false;
 
     Operation longer = op;
     longer.inputs.clear();
@@ -167,7 +172,7 @@ class Joining : Dataflow {
     renumber(second, op.inputs);
     for (MapProblem& map : first) renumber(map, before.inputs);
     std::optional<MapProblem> both = pays(first, second) ? composed(first, second, gone) : std::nullopt;
-    if (!both || !pays(*both)) return false;
+    if (!both || !pays(*both, longer.inputs)) return false;
     both->parameters = std::move(parameters);
     const DType dtype = program_.value(op.output).format.dtype;
     longer.module = std::make_shared<Fixed<MapProblem>>(*std::move(both), shape(op.output),
@@ -179,11 +184,17 @@ class Joining : Dataflow {
     return true;
   }
 
+  /// Whether a view is of numbers that are known before a run: of a parameter, or of an operand that is one.
+  bool is_known(const MapView& view, const std::vector<int>& inputs) const {
+    const auto array = static_cast<std::size_t>(view.array);
+    return array >= inputs.size() || program_.value(inputs[array]).constant.defined();
+  }
+
   /// Whether a Map may also be joined with one of several readers: computing it again reads hardly more bytes than
-  /// reading its result would.
-  static bool is_as_cheap_to_read(const MapProblem& map) {
+  /// reading its result would. Known numbers do not count: all images share them.
+  bool is_as_cheap_to_read(const MapProblem& map, const std::vector<int>& inputs) const {
     std::int64_t read = 0;
-    for (const MapView& view : map.loads) read += bytes_of(map, view);
+    for (const MapView& view : map.loads) read += is_known(view, inputs) ? 0 : bytes_of(map, view);
     const std::int64_t bytes = bytes_of(map, map.stores[0].view);
     return map.reduced == 0 && map.nodes.size() <= cheap_nodes && read <= bytes + bytes / small_part;
   }
@@ -204,12 +215,13 @@ class Joining : Dataflow {
     return true;
   }
 
-  static bool pays(const MapProblem& both) {
+  bool pays(const MapProblem& both, const std::vector<int>& inputs) const {
     std::vector<int> arrays;
     for (const MapView& view : both.loads) {
       if (std::ranges::find(arrays, view.array) == arrays.end()) arrays.push_back(view.array);
     }
-    return arrays.size() + both.stores.size() <= most_arrays && both.nodes.size() <= most_nodes && lies_alike(both);
+    return arrays.size() + both.stores.size() <= most_arrays && both.nodes.size() <= most_nodes &&
+           lies_alike(both, [&](const MapView& view) { return is_known(view, inputs); });
   }
 
   std::vector<bool> is_part_;  // by value: it is part of another value, or has parts, or is kept for the caller

@@ -2,8 +2,8 @@
 // lie behind the last resampled dimension, as channels do: they have the same taps. Neighbours in a warp are neighbours
 // in memory, whichever the layout, and read indices and weights from L1.
 //
-// Shared memory: none. Preconditions: indices lie within the input; an element of the outermost run has less than 2^32
-// of the output.
+// Shared memory: none. Preconditions: indices lie within the input; for each index of the outermost run the output has
+// fewer than 2^32 elements, and in all at least one.
 
 #include <algorithm>
 #include <limits>
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(threads) resample_kernel(const T* __restrict__
 /// So much of the outermost run at a time that packs of the output are counted in 32 bits: divisions of 64 are what
 /// would take the time of a few taps.
 template <int axes, int pack, class T>
-void launch(const ResampleArguments& args, const T* input, T* output, Stream stream) {
+void launch_in_slabs(const ResampleArguments& args, const T* input, T* output, Stream stream) {
   const std::int64_t each = args.count / args.run[0], most = std::numeric_limits<std::uint32_t>::max() / each;
   for (std::int64_t first = 0; first < args.run[0]; first += most) {
     ResampleArguments part = args;
@@ -112,9 +112,9 @@ template <int axes, class T>
 void launch(ResampleArguments args, const T* input, T* output, Stream stream) {
   constexpr int pack = Pack<T>::size;
   if (axes == 0 || args.run[axes] % pack != 0 || !aligned_to_16(input) || !aligned_to_16(output))
-    return launch<axes, 1>(args, input, output, stream);
+    return launch_in_slabs<axes, 1>(args, input, output, stream);
   args.run[axes] /= pack, args.run_step[axes] *= pack, args.count /= pack;
-  launch<axes, pack>(args, input, output, stream);
+  launch_in_slabs<axes, pack>(args, input, output, stream);
 }
 
 /// How the axes divide the shape, in the order in which dimensions lie in memory; `constant` puts a vector where the

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t warp = 32, block = 256, most_parts = 64;
 constexpr std::int64_t in_flight = 4;       // steps of a thread that stand in the text one after the other
-constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads, or rows of memory are read in pieces
+constexpr std::int64_t least_beside = 16;   // packs of neighbouring threads: of fewer, accesses bring unread bytes
 constexpr std::int64_t few_packs = 128;     // of a multiprocessor
 constexpr std::int64_t few_threads = 512;   // of a multiprocessor: all find room at once, whatever registers they need
 constexpr std::int64_t least_of_part = 32;  // elements of each column: what a part knows is written and read in f32
@@ -39,7 +39,7 @@ struct Views {
   }
 };
 
-/// The axis along which the most bytes lie side by side.
+/// The axis along which the most bytes lie side by side, of one image where that makes a difference.
 int vector_axis(const MapProblem& problem, const Views& views) {
   int best = static_cast<int>(problem.extents.size()) - 1;
   double most = 0;
@@ -47,11 +47,7 @@ int vector_axis(const MapProblem& problem, const Views& views) {
     double bytes = 0;
     views.each([&](const MapView& view, std::size_t) {
       if (view.strides[axis] != 1 || looks_at_each(view, axis)) return;
-      double volume = static_cast<double>(size_of(view.dtype));
-      for (std::size_t a = 0; a < problem.extents.size(); ++a) {
-        volume *= view.strides[a] == 0 ? 1.0 : static_cast<double>(problem.extents[a]);
-      }
-      bytes += volume;
+      bytes += static_cast<double>(size_of(view.dtype)) * static_cast<double>(comparable_volume_of(problem, view));
     });
     if (bytes > most) most = bytes, best = static_cast<int>(axis);
   }
@@ -95,7 +91,7 @@ bool comes_back(const MapProblem& problem, const MapSchedule& schedule) {
                      [&](const MapProblem::Store& store) { return stores_each(problem, store, schedule); });
 }
 
-/// A kept axis that something computed, or loaded, does not depend on, beside the packs' own; -1: none.
+/// The longest kept axis, beside the packs' own, along which something loaded or computed stays the same; -1: none.
 int axis_to_repeat(const MapProblem& problem, int vector) {
   const std::vector<unsigned> axes = dependence(problem);
   int best = -1;

@@ -82,7 +82,7 @@ std::optional<std::vector<float>> slopes_of(const SqueezeExciteProblem& problem,
                                         product_of(problem, p));
 }
 
-/// How images are divided: those of a cluster, its blocks, and their shared memory.
+/// How images are divided: those of a cluster, its blocks, and their shared memory; 0 bytes if they cannot be.
 struct Division {
   int images = 1, log2_blocks = log2_parts, bytes = 0;
 };
@@ -103,13 +103,13 @@ Division division_of(const SqueezeExciteProblem& problem, const View& input, con
     const Arguments args = arguments_of(problem, input, log2_blocks);
     const int blocks = args.blocks();
     const int alone = device.clusters[static_cast<std::size_t>(blocks)];
-    if (blocks < parts && (alone == 0 || (result == Result::response && args.channels > threads * blocks))) continue;
+    if (alone == 0 || (result == Result::response && args.channels > threads * blocks)) continue;
     for (int images = 1; images <= max_images; ++images) {
       const int bytes = shared_bytes(args, images, result), all = bytes + device.reserved_shared_bytes;
       if (bytes > device.shared_bytes) break;
       const auto clusters = lamina::detail::ceil_div<std::int64_t>(args.images, images);
       const bool two = clusters > alone && 2 * all <= device.multiprocessor_shared_bytes;
-      const auto waves = lamina::detail::ceil_div<std::int64_t>(clusters, std::max(1, two ? 2 * alone : alone));
+      const auto waves = lamina::detail::ceil_div<std::int64_t>(clusters, two ? 2 * alone : alone);
       const double one = each + image_bytes / blocks / image_rate +
                          static_cast<double>(args.squeeze.bytes() + args.excite.bytes()) / layer_rate;
       const double time = static_cast<double>(waves) * (start + images * one * (two ? beside : 1));
@@ -215,15 +215,14 @@ bool takes(const SqueezeExciteProblem& problem, const Preparation& p) {
   const bool known = problem.norm ? !problem.multiplies && !codes && is_response(*problem.norm, shape[1])
                      : codes      ? are_code_layers(problem, p)
                                   : is_layer(problem.squeeze, p) && is_layer(problem.excite, p);
-  return known && shared_bytes(arguments_of(problem, p.input()), 1, result_of(problem)) <= p.device.shared_bytes;
+  return known && division_of(problem, p.input(), p.device).bytes > 0;
 }
 
-/// A larger image takes longer by eight blocks than by all multiprocessors in four launches: 24 MB/ms for each block,
-/// and some 3 us for each launch.
+/// A larger image takes the blocks of one cluster longer than all multiprocessors in four launches.
 bool pays(const SqueezeExciteProblem&, const Preparation& p) {
-  constexpr std::int64_t max_bytes = 2 << 20;
+  constexpr std::int64_t most_elements = 1 << 20;
   const Shape& shape = p.input().shape;
-  return shape[1] * shape[2] * shape[3] * 2 <= max_bytes;
+  return shape[1] * shape[2] * shape[3] <= most_elements;
 }
 
 std::unique_ptr<Operator> prepare(const SqueezeExciteProblem& problem, const Preparation& p) {

@@ -12,8 +12,8 @@
 // docs/inside/precision.md has the formulas. Their factors are those of detail::product_slopes.
 //
 // Shared memory: the parameters, which come while the predecessor ends; of each image the threads' sums
-// [parts, groups, C], the block's sums, all means, all hidden values and all factors, in f32. Preconditions: Arguments
-// filled in by squeeze_excite.cpp; compute capability 9.0.
+// [parts of the block, threads * 8], the block's sums, all means, all hidden values and all factors, in f32.
+// Preconditions: Arguments filled in by squeeze_excite.cpp; compute capability 9.0.
 
 #include "lamina/cuda/eight_bits/codes.cuh"
 #include "lamina/cuda/ptx/cluster.cuh"
@@ -25,15 +25,16 @@
 namespace lamina::cuda::squeeze_excite {
 namespace {
 
-[[maybe_unused]] __device__ __forceinline__ void add(float4& sum, const float4& v) {  // before 9.0 it is not
+[[maybe_unused]] __device__ __forceinline__ void add(float4& sum, const float4& v) {  // not used there before 9.0
   sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
 }
 
-/// Neighbouring channels of a pixel, and of several pixels `step` apart, which all are on their way at a time; `none`
-/// where there are none.
-/// As words: of 16 bits each would be taken or left by itself, and registers would not do for all loads at a time.
+/// Neighbouring channels of a pixel, as words: of elements of 16 bits each would be taken or left by itself, and the
+/// registers would not do for several pixels on their way.
 template <class T>
 using Channels = Neighbouring<std::uint32_t, pack * sizeof(T) / 4>;
+
+/// Reads channels of several pixels, `step` apart, before any is used; `none` behind the last.
 template <int count, class T>
 __device__ __forceinline__ void load(const T* map, int pixel, int last, int step, int channels, const Channels<T>& none,
                                      Channels<T> (&all)[count]) {
@@ -86,7 +87,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
     const std::int64_t at = image + i < args.images ? image + i : args.images - 1;
     return whole + at * args.pixels * args.channels + channel;
   };
-  // Beyond the values that meet weights of zero.
+  // Behind the last hidden value weights are zero, but what they multiply is to be a number.
   for (int c = args.hidden + thread; c < args.excite.units() * pack; c += threads) {
 #pragma unroll
     for (int i = 0; i < images; ++i) floats[i * pitch + place.hidden + c] = 0.0f;
@@ -155,7 +156,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
 #pragma unroll
       for (int r = 0; r < parts; ++r) {
         const int part = (of << log2_shares) + r, block = part >> log2_several;
-        if (r >> log2_shares == 0)
+        if (r < 1 << log2_shares)
           add(total, ptx::load_from(sums + (part - (block << log2_several)) * slice_channels, block));
       }
       const auto mean = [&](float sum, int at) {
@@ -183,7 +184,7 @@ __device__ __forceinline__ void run(const Arguments& args) {
   const auto to_all = [&](float* own, float value) {
 #pragma unroll
     for (int r = 0; r < parts; ++r) {
-      if (r >> args.log2_blocks == 0) ptx::store_to(own, r, value);
+      if (r < 1 << args.log2_blocks) ptx::store_to(own, r, value);
     }
   };
   multiply<T, images>(args.squeeze, memory, args.squeeze_finish, args.codes.squeeze, floats + place.means, pitch,

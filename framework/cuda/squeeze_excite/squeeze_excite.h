@@ -11,7 +11,7 @@
 #include "lamina/kernel/squeeze_excite.h"
 
 /// Squeeze and excitation of channels-last images of 16 bits, or of codes, or a response norm's factors, of 16 bits, in
-/// one launch, a cluster of blocks to an image. Compute capability 9.0. See squeeze_excite.cu.
+/// one launch, a cluster of blocks to up to three images. Compute capability 9.0. See squeeze_excite.cu.
 namespace lamina::cuda::squeeze_excite {
 
 inline constexpr int threads = 512;

@@ -30,7 +30,7 @@ struct Term {
   Term operator<(auto other) const { return with(Pointwise::less, other); }
   Term operator-() const { return to(Pointwise::neg); }
 };
-/// By a condition, the one or the other.
+/// of[1] where of[0], otherwise of[2].
 Term choose(const std::array<Term, 3>& of) {
   return {of[0].e, of[0].e->pointwise(Pointwise::where, {of[0].node, of[1].node, of[2].node})};
 }
@@ -49,7 +49,7 @@ int along(Expansion& e, Term list, int node, int axis) {
   return e.reshape(list.node, to_shape(shape));
 }
 
-/// How many there are, which a run checks: more than none cannot be made of nothing, of which there are `left`.
+/// The number of elements, which a run checks: where nothing is left to repeat, none may be asked for.
 Term count_made_of(Expansion& e, Term count, Term left, const CountRule& rule) {
   return {&e, e.check(e.join({count.node, choose({left < 1.0, whole(e, 0), count}).node}, 0), rule)};
 }
@@ -57,7 +57,8 @@ Term count_made_of(Expansion& e, Term count, Term left, const CountRule& rule) {
 /// The elements at places, each of which is clamped to the axis.
 int taken(Expansion& e, int x, int axis, Term places) {
   const auto last = static_cast<double>(e.shape(x)[axis] - 1);
-  return take(e, e.uncounted(x, axis), places.at_least(0.0).at_most(last).node, axis);
+  const int all = e.uncounted(x, axis);
+  return take(e, all, places.at_least(0.0).at_most(last).node, axis);
 }
 
 }  // namespace
