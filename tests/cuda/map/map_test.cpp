@@ -60,7 +60,9 @@ TEST(Map, SumsAreSharedOutAlikeInEveryBatch) {
     const int x = mean.load({0, DType::f16, 0, {images * all, all, few, 1}});
     mean.store(mean.reduce(MapReduction::sum, x), {0, DType::f16, 0, {0, channels, 1, 0}});
     const cuda::MapSchedule s = cuda::schedule(simplified(mean), {{16}, {16}}, 132);
-    return std::array{s.lanes, s.parts, s.steps, s.pieces, std::int64_t{s.pack}};
+    // Of packs that are not summed up the size may differ.
+    const bool sums_packs = s.vector >= 0 && simplified(mean).reduces(static_cast<std::size_t>(s.vector));
+    return std::array{s.lanes, s.parts, s.steps, s.pieces, std::int64_t{sums_packs ? s.pack : 1}};
   };
   for (const auto& [channels, few] : {std::pair{8, 1}, {64, 1}, {2, 8}, {32, 8}, {32, 2}}) {
     for (const int images : {3, 4, 32}) EXPECT_EQ(how(images, channels, few), how(1, channels, few)) << images;

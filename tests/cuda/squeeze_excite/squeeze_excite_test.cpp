@@ -27,7 +27,8 @@ const GateCase cases[] = {
     {33, 888, 7, 7, 222},
 };
 
-/// What the rule believes of the device: clusters that fit at a time, of so many blocks alone; 0 of them: as it is.
+/// What the rule believes of the device: clusters of so many blocks that fit at a time, and one of eight, for
+/// parameters that need as many; 0 of them: as it is.
 struct Believed {
   int clusters = 0, blocks = 8;
 };
@@ -99,6 +100,7 @@ class SqueezeExcite : public OnCuda {
                      .images = c.images};
     if (believed.clusters > 0) {
       p.device.clusters.fill(0);
+      p.device.clusters[8] = 1;
       p.device.clusters[static_cast<std::size_t>(believed.blocks)] = believed.clusters;
     }
     SqueezeExciteProblem problem = problem_of(gate);
