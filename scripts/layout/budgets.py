@@ -10,7 +10,7 @@ import re
 EVERY_BUILD = {
     "framework": 31,
     "framework/base": 1_390,  # names that nothing is like, addresses, moving AVIF pictures; one word for a file that is not there; what is thrown that is no exception; kinds of Errors, the names of nodes before whatever is thrown; names of C++ in messages become those of the interface; files in memory, stops
-    "framework/compile": 4_900,  # which channels do better as eights, and filters of zeros between products; sums of some channels; padding that convolutions take, numbers behind functions; layers over tokens as products of images channels first; what a GPU has no kernel for; whole biases; which outputs keep images apart; codes behind a turn; layouts by nature, parts of any concatenation in place, attention of channels first; the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
+    "framework/compile": 4_910,  # which channels do better as eights, and filters of zeros between products; sums of some channels; padding that convolutions take, numbers behind functions; layers over tokens as products of images channels first; what a GPU has no kernel for; whole biases; which outputs keep images apart; codes behind a turn; layouts by nature, parts of any concatenation in place, attention of channels first; the texts of a GPU's kernels; ports of counts; Maps that are read by one other become part of it; filters of zeros, f16's range
     "framework/cpu": 1_340,
     "framework/cpu/map": 140,  # the definition that every other way to run a Map is tested against
     "framework/cpu/array": 1_825,  # folds, which reductions, norms, softmax and affine layers share; turns of any element
@@ -51,7 +51,7 @@ LEFT_OUT = {
     "framework/onnx": 2_407,  # trees are no networks; layers with weights are written; bodies of loops and scans; RoiAlign before opset 16; ops of several outputs are written; what ONNX Runtime's optimiser writes
     "framework/quantize": 1_095,  # biases and factors behind a transpose; a GELU that a file says in steps
 }
-TESTS = {"tests": 36_030, "tests/cuda/map": 1_560}  # ranges of numbers that runs make; odd channels, sums that are shared out alike; what C and .onnx files have since; which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
+TESTS = {"tests": 36_070, "tests/cuda/map": 1_562}  # ranges of numbers that runs make; odd channels, sums that are shared out alike; what C and .onnx files have since; which outputs keep images apart; what goes along a count, linear attention, odd filters, few channels; pages, what is hosted, labels of pictures; Maps of every type
 # What a table may have as a whole. "Product and Map" allows 60,000 for the framework while it lands, and 54,500 when
 # it has. It is beyond that by 475 and 220 of a CPU's poolings of planes: pooling, concatenation and eight bits have
 # kernels beside Maps, and 690 lines are of "Attention, small products and eight bits", which allows 700; 360 of
@@ -65,7 +65,7 @@ TESTS = {"tests": 36_030, "tests/cuda/map": 1_560}  # ranges of numbers that run
 # .onnx files, labels and counts in C are 48. Recurrent layers on tensor cores are 250, layers over tokens 190,
 # channels by eights and sums of some channels 330, places that a run makes 310, ranges of numbers that it makes 80, squeeze and excitation in parts 75. Members
 # of what stands in problems are named in 10 lines more.
-TABLES = ((EVERY_BUILD, 63_885), (LEFT_OUT, 5_105), (TESTS, 37_965))
+TABLES = ((EVERY_BUILD, 63_910), (LEFT_OUT, 5_105), (TESTS, 38_005))
 ALL = {room: lines * 101 // 100 for room, lines in (EVERY_BUILD | LEFT_OUT | TESTS).items()}
 
 COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
