@@ -3,7 +3,8 @@
 // of the other. So changes of layout, concatenations and changes of shape between them disappear too.
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
+#include <set>
 #include <type_traits>
 
 #include "lamina/compile/dataflow.h"
@@ -39,26 +40,6 @@ int dense_axis(const MapProblem& map, const MapView& view) {
     if (view.strides[a] == 1 && map.extents[a] > 1) return static_cast<int>(a);
   }
   return -1;
-}
-
-/// Whether the large arrays that are read and written have their elements side by side along one and the same axis. If
-/// nothing is reduced, two axes will do: squares of both axes are turned in shared memory. What `is_known` before a run
-/// is none of them, whatever its size beside one image is: there may be many.
-bool lies_alike(const MapProblem& map, const std::function<bool(const MapView&)>& is_known) {
-  std::int64_t largest = 1;
-  for (const MapView& view : map.loads) largest = std::max(largest, is_known(view) ? 1 : volume_of(map, view));
-  std::vector<int> axes;
-  const auto add = [&](const MapView& view) {
-    if (volume_of(map, view) * small_part <= largest) return;
-    const int axis = dense_axis(map, view);
-    if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
-  };
-  for (const MapView& view : map.loads) {
-    if (!is_known(view)) add(view);
-  }
-  for (const MapProblem::Store& store : map.stores) add(store.view);
-  if (std::ranges::find(axes, -1) != axes.end()) return axes.size() == 1;
-  return axes.size() <= (map.reduced == 0 ? 2u : 1u);
 }
 
 class Joining : Dataflow {
@@ -215,13 +196,30 @@ class Joining : Dataflow {
     return true;
   }
 
+  /// Whether the large arrays that are read and written have their elements side by side along one and the same axis.
+  /// If nothing is reduced, two axes will do: squares of both axes are turned in shared memory. Known numbers are none
+  /// of them, however large they are beside one image: there may be many.
+  bool lies_alike(const MapProblem& map, const std::vector<int>& inputs) const {
+    std::vector<MapView> views;
+    std::ranges::copy_if(map.loads, std::back_inserter(views), [&](const MapView& v) { return !is_known(v, inputs); });
+    std::int64_t largest = 1;
+    for (const MapView& view : views) largest = std::max(largest, volume_of(map, view));
+    for (const MapProblem::Store& store : map.stores) views.push_back(store.view);
+    std::set<int> axes;
+    for (const MapView& view : views) {
+      if (volume_of(map, view) * small_part > largest) axes.insert(dense_axis(map, view));
+    }
+    if (axes.contains(-1)) return axes.size() == 1;
+    return axes.size() <= (map.reduced == 0 ? 2u : 1u);
+  }
+
   bool pays(const MapProblem& both, const std::vector<int>& inputs) const {
     std::vector<int> arrays;
     for (const MapView& view : both.loads) {
       if (std::ranges::find(arrays, view.array) == arrays.end()) arrays.push_back(view.array);
     }
     return arrays.size() + both.stores.size() <= most_arrays && both.nodes.size() <= most_nodes &&
-           lies_alike(both, [&](const MapView& view) { return is_known(view, inputs); });
+           lies_alike(both, inputs);
   }
 
   std::vector<bool> is_part_;  // by value: it is part of another value, or has parts, or is kept for the caller

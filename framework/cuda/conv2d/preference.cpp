@@ -24,7 +24,7 @@ bool stem(const ConvProblem& problem, const Preparation&) { return problem.geome
 /// beyond some products wgmma gains, for its own sake and over a step that multiplies the image by its factors, which
 /// no other row does as it reads.
 ///
-/// A layer of few products takes channels_last as long to begin and to end as to multiply, whatever its filters are and
+/// Of few products channels_last takes longer to begin and to end than to multiply, whatever the filters are and
 /// whatever becomes of them.
 ///
 /// In a network it counts what runs beside it, too: among dense layers, which end in a ReLU, its blocks leave

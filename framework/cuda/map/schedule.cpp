@@ -39,7 +39,7 @@ struct Views {
   }
 };
 
-/// The axis along which the most bytes lie side by side, of one image where that makes a difference.
+/// The axis along which the most bytes lie side by side.
 int vector_axis(const MapProblem& problem, const Views& views) {
   int best = static_cast<int>(problem.extents.size()) - 1;
   double most = 0;
@@ -47,7 +47,7 @@ int vector_axis(const MapProblem& problem, const Views& views) {
     double bytes = 0;
     views.each([&](const MapView& view, std::size_t) {
       if (view.strides[axis] != 1 || looks_at_each(view, axis)) return;
-      bytes += static_cast<double>(size_of(view.dtype)) * static_cast<double>(comparable_volume_of(problem, view));
+      bytes += static_cast<double>(size_of(view.dtype)) * static_cast<double>(volume_of(problem, view));
     });
     if (bytes > most) most = bytes, best = static_cast<int>(axis);
   }
@@ -241,10 +241,12 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
   std::int64_t kept = 1, reduced = 1;
   for (std::size_t a = 0; a < problem.extents.size(); ++a) (problem.reduces(a) ? reduced : kept) *= problem.extents[a];
   (of_reduced ? reduced : kept) /= result.pack;
-  // Of few points a thread has fewer, which changes no sum's order.
-  const bool alone = !of_reduced && reduced <= largest_window;
-  for (; alone && result.pack > 1 && kept < few_packs * processors; kept *= 2) result.pack /= 2;
+  // Of few points a thread has fewer, which changes no sum's order: a long text that runs once is what takes the time.
+  const auto share_out = [&](const auto& are_few) {
+    for (; !of_reduced && result.pack > 1 && are_few(); kept *= 2) result.pack /= 2;
+  };
   if (reduced == 1) {
+    share_out([&] { return kept < few_packs * processors; });
     const int axis = axis_to_repeat(problem, result.vector);
     if (axis < 0) return result;
     std::int64_t turns = in_flight;
@@ -260,7 +262,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     result.lanes = std::min(block, power_of_two_from(detail::ceil_div(reduced, in_flight)));
     enough = result.lanes * 2 * in_flight;
   } else {
-    result.name = alone ? "window" : "columns";
+    result.name = !of_reduced && reduced <= largest_window ? "window" : "columns";
     result.lanes = std::min(block / (of_reduced ? warp : least_beside), power_of_two_from(reduced / (2 * in_flight)));
     // To meet takes a thread as long as many steps, and much longer where spreads of each element do.
     const bool of_spreads =
@@ -278,9 +280,7 @@ MapSchedule schedule(const MapProblem& problem, const MapAlignment& alignment, i
     result.steps = detail::ceil_div(result.steps, in_flight) * in_flight;
   }
   result.parts = detail::ceil_div(reduced, result.steps * result.lanes);
-  // Of few points a thread has fewer, which changes no sum's order: a long text that runs once is what takes the time.
-  const auto few = [&] { return 2 * kept * result.lanes * result.parts <= few_threads * processors; };
-  for (; !of_reduced && result.pack > 1 && few(); kept *= 2) result.pack /= 2;
+  share_out([&] { return 2 * kept * result.lanes * result.parts <= few_threads * processors; });
   const std::int64_t all = kept * result.lanes;
   result.early = all * result.parts <= few_threads * processors;
   // Small blocks reach more multiprocessors.

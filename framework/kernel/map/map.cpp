@@ -100,16 +100,6 @@ std::int64_t volume_of(const MapProblem& problem, const MapView& view) {
   return volume;
 }
 
-std::int64_t comparable_volume_of(const MapProblem& problem, const MapView& view) {
-  std::int64_t volume = 1;
-  for (std::size_t a = 0; a < problem.extents.size(); ++a) {
-    const auto stays = [a](const MapView& load) { return load.strides[a] == 0; };
-    const bool counts = problem.reduces(a) || std::ranges::none_of(problem.loads, stays);
-    volume *= counts && view.strides[a] != 0 ? problem.extents[a] : 1;
-  }
-  return volume;
-}
-
 MapProblem simplified(const MapProblem& problem) {
   MapProblem result = problem;
   std::vector<std::size_t> order;
@@ -118,8 +108,7 @@ MapProblem simplified(const MapProblem& problem) {
   }
   const MapView* largest = nullptr;
   for (const MapView& view : problem.loads) {
-    if (largest == nullptr || comparable_volume_of(problem, view) > comparable_volume_of(problem, *largest))
-      largest = &view;
+    if (largest == nullptr || volume_of(problem, view) > volume_of(problem, *largest)) largest = &view;
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     if (problem.reduces(a) != problem.reduces(b)) return problem.reduces(b);

@@ -117,10 +117,6 @@ std::int64_t reduced_points(const MapProblem& problem);
 /// How many elements a view has, each counted once.
 std::int64_t volume_of(const MapProblem& problem, const MapView& view);
 
-/// The same without the kept axes along which some load does not step, as parameters do not along the images: to
-/// compare views by, so that what follows is the same for every batch.
-std::int64_t comparable_volume_of(const MapProblem& problem, const MapView& view);
-
 /// The same Map over fewer axes: those of extent 1 are gone, and neighbours are one where every view steps through them
 /// as through one. Kept axes stand in the order of the first store's strides, the largest first, reduced ones behind
 /// them in that of the largest load's.

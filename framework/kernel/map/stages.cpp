@@ -107,7 +107,7 @@ unsigned few_beside_next_row(const MapProblem& map) {
   constexpr std::int64_t sector = 32, far = 512;
   if (map.loads.empty()) return 0;
   const MapView& largest =
-      *std::ranges::max_element(map.loads, {}, [&](const MapView& v) { return comparable_volume_of(map, v); });
+      *std::ranges::max_element(map.loads, {}, [&](const MapView& v) { return volume_of(map, v); });
   for (std::size_t a = 0; a < map.extents.size(); ++a) {
     const std::int64_t few = map.extents[a];
     if (!map.reduces(a) || largest.strides[a] != 1 || few < 2 ||
